@@ -15,6 +15,7 @@ from ci_automation.records.content import CountedPerson, CountedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from ci_automation.approval.people import People
     from ci_automation.config.model import ApprovalConfig
@@ -43,6 +44,7 @@ class MergedRequest(Struct, frozen=True):
     pull: PullRequest
     making: Making
     viewer: Actor
+    told_at: datetime | None = None  # when it got the description that reviews have to be of, if that matters
 
     def possible(self, settings: ApprovalConfig) -> Counted:
         """Return the people who count if they are allowed to approve."""
@@ -84,14 +86,14 @@ class MergedRequest(Struct, frozen=True):
 
     @property
     def _last_words(self) -> tuple[tuple[str, bool], ...]:
-        """Return who approves the last commit by their last word, and whether that came after the last base."""
+        """Return who approves the last commit by their last word, and whether that came after base and description."""
         latest = {}
         for review in sorted(self.pull.reviews, key=lambda review: review.at):
             if review.state in _OPINIONS and self._is_person(review.author):
                 latest[review.author.login] = review
-        since = self.making.retargeted_at
+        since, told = self.making.retargeted_at, self.told_at
         return tuple(
-            (login, since is None or review.at > since)
+            (login, (since is None or review.at > since) and (told is None or review.at >= told))
             for login, review in latest.items()
             if review.state == "APPROVED" and review.commit == self.pull.head
         )
@@ -110,10 +112,11 @@ class MergedRequest(Struct, frozen=True):
             )
         if self.making.pushed_at is None:
             yield "GitHub does not show who pushed its last commit, so one more person is needed"
+        what = "base" if self.making.retargeted_at else "description"
         makers = [login for login in (self._presser, *self._approving) if login and login not in found.people]
         yield from (f"{login} is its author or pushed to it" for login in dict.fromkeys(makers))
         yield from (
-            f"{login} approved it before its base changed" for login, is_of_base in self._last_words if not is_of_base
+            f"{login} approved it before its {what} changed" for login, is_of_base in self._last_words if not is_of_base
         )
 
     def _is_person(self, actor: Actor) -> bool:

@@ -14,6 +14,7 @@ from ci_automation.approval.lock import InvalidLock, Lock
 from ci_automation.approval.port import GrantedApproval, NotCounted, RequestKind
 from ci_automation.github.model import PullState, UpdateKind
 from ci_automation.records.notes import Approval
+from ci_automation.report.request import Mark
 
 if TYPE_CHECKING:
     from ci_automation.approval.lock import LockEntry
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
-    from ci_automation.github.model import Making, PullRequest, PullSnapshot
+    from ci_automation.github.model import Actor, Making, PullRequest, PullSnapshot
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _PUSHED = frozenset({UpdateKind.PUSH, UpdateKind.FORCE_PUSH, UpdateKind.BRANCH_CREATION})
@@ -64,7 +65,7 @@ def merge_to_judge(entry: LockEntry, snapshot: PullSnapshot) -> PullRequest | No
 def witnesses(entry: LockEntry, snapshot: PullSnapshot, making: Making, settings: ApprovalConfig) -> tuple[str, ...]:
     """Return the logins whose permission and team membership `judge_merge` needs."""
     pull = merge_to_judge(entry, snapshot)
-    return MergedRequest(pull, making, snapshot.viewer).possible(settings).people if pull else ()
+    return MergedRequest(pull, making, snapshot.viewer, pull.edited_at).possible(settings).people if pull else ()
 
 
 def judge_merge(
@@ -74,24 +75,31 @@ def judge_merge(
     if (pull := merge_of(entry, snapshot)) is None:
         reason = "the last merged pull request did not ask for exactly these digests; the file was edited"
         return NotCounted(entry.request, reason)
-    found = _verdict(pull, snapshot, making, people, settings)
+    found = _verdict(entry, pull, snapshot, making, people, settings)
     if isinstance(found, str):
         return NotCounted(entry.request, f"pull request {pull.number} {found}")
     return GrantedApproval(entry.request, found)
 
 
 def _verdict(
-    pull: PullRequest, snapshot: PullSnapshot, making: Making, people: People, settings: ApprovalConfig
+    entry: LockEntry,
+    pull: PullRequest,
+    snapshot: PullSnapshot,
+    making: Making,
+    people: People,
+    settings: ApprovalConfig,
 ) -> Approval | str:
     """Return the approval by a merge, or a sentence on why it is not one."""
     if reason := _out_of_place(pull, snapshot) or _by_the_way(making):
         return reason
     if pull.merged_at is None:
         return "was merged, but GitHub does not say when"
-    merged = MergedRequest(pull, making, snapshot.viewer)
+    merged = MergedRequest(pull, making, snapshot.viewer, pull.edited_at)
     found = merged.counted(people, settings)
     if isinstance(found, str):
         return f"was merged {f'by {pull.merged_by.login} ' if pull.merged_by else ''}{found}"
+    if reason := _told_otherwise(pull, entry, snapshot.viewer):
+        return reason
     if again := snapshot.open_pull:  # the file lost the entry since, and has it back without a word of anybody's
         return f"was merged before pull request {again.number} was opened, which asks again"
     how = f"pull request {pull.url}{', merged by its author' if found.is_own else ''}"
@@ -105,6 +113,20 @@ def _out_of_place(pull: PullRequest, snapshot: PullSnapshot) -> str:
         return "comes from a fork"
     if pull.base != snapshot.default_branch:
         return f"went into {pull.base}, which is not the default branch"
+    return ""
+
+
+def _told_otherwise(pull: PullRequest, entry: LockEntry, viewer: Actor) -> str:
+    """Return how the description, when it was merged, may have been another than that of a run for this entry."""
+    writer = pull.editor if pull.edited_at else pull.author
+    if writer is None or writer.login.casefold() != viewer.login.casefold():
+        name = writer.login if writer else "an account that is gone"
+        return f"had a description that {name} wrote last, and not {viewer.login}, as which this run asks"
+    if pull.edited_at and pull.merged_at and pull.edited_at > pull.merged_at:
+        return "got another description after it was merged"
+    mark = Mark.find(pull.body)
+    if mark is None or (mark.base, mark.target) != (entry.request.base, entry.request.target):
+        return "had a description of other digests than those that it set"
     return ""
 
 

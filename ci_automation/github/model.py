@@ -84,6 +84,8 @@ class PullRequest(Struct, frozen=True):
     merged_file: str | None = None
     reviews: tuple[Review, ...] = ()
     auto_merge: bool = False
+    edited_at: datetime | None = None  # when its body was edited last; None: never
+    editor: Actor | None = None  # by whom; None: the account is gone
 
 
 class UpdateKind(enum.StrEnum):

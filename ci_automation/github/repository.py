@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 PULL = """
 fragment Pull on PullRequest {
   id number url state title body headRefName baseRefName headRefOid isCrossRepository mergedAt
+  lastEditedAt
   author { login __typename }
+  editor { login __typename }
   mergedBy { login __typename }
   autoMergeRequest { enabledAt }
   latestOpinionatedReviews(first: 100, writersOnly: true) {
@@ -301,6 +303,8 @@ def read_pull(node: Fields) -> PullRequest:
         merged_file=read_text(merge.maybe("file")) if merge else None,
         reviews=tuple(_reviews(node)),
         auto_merge=node.has("autoMergeRequest"),
+        edited_at=node.time("lastEditedAt") if node.has("lastEditedAt") else None,
+        editor=node.actor("editor"),
     )
 
 

@@ -375,8 +375,8 @@ class TestPeople:
 def pushed(
     fleet: Fleet, author: str, message: str = "Change files", *, committer: str = "", by: str = "", note: str = ""
 ) -> str:
-    """Push another entry for the same base to the branch."""
-    files = {LOCK_FILE: lock(fleet).with_entry(entry(NEWER)).text.encode(), "note": note.encode()}
+    """Push to the branch, whose entry keeps its digests."""
+    files = {"note": (note or message).encode()}
     return fleet.push(BRANCH, files, author, message, committer=committer, by=by)
 
 
@@ -434,7 +434,7 @@ class TestGranted:
         for settings in (PLAIN, replace(PLAIN, approvals=1)):
             found = desk(forge, settings).granted(BASE)
             assert isinstance(found, NotCounted)
-            assert found.request == entry(NEWER).request
+            assert found.request == entry(question()).request
             assert found.reason.endswith(
                 "auto-merge was on, so no person pressed merge; bob is its author or pushed to it"
             )
@@ -473,6 +473,33 @@ class TestGranted:
             found = desk(forge, settings).granted(BASE)
             assert isinstance(found, GrantedApproval)
             assert found.approval.by == "alice"
+
+    def test_what_the_description_did_not_say_when_it_was_merged_is_asked_again(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        page = pull.body
+        fleet.edit(pull.number, "bob", body=page.replace("needs approval", "is fine"))
+        desk(forge).ask(question())  # renews it
+        assert pull.body == page
+        fleet.edit(pull.number, "bob", body=f"Trust me.\n\n{page.splitlines()[-1]}\n")
+        fleet.merge(pull.number, "alice")
+        mine = desk(forge)
+        found = mine.granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "had a description that bob wrote last, and not github-actions[bot]" in found.reason
+        assert mine.ask(question()).state is AskedState.OPENED
+        fleet.merge(fleet.pulls[-1].number, "alice")
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)
+
+    def test_an_entry_that_the_description_does_not_name_is_asked_again(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        files = {LOCK_FILE: lock(fleet).with_entry(entry(NEWER)).text.encode()}
+        fleet.push(BRANCH, files, "bob")
+        fleet.merge(pull.number, "alice")
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "had a description of other digests" in found.reason
 
     def test_a_merge_of_ones_own_push_does_not_count_alone(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
         pushed(fleet, "bob")

@@ -143,7 +143,8 @@ FIELDS = {
     "PullRequest": (
         "id databaseId number url title body state isDraft merged mergedAt mergedBy mergeCommit mergeable "
         "mergeStateStatus author authorAssociation baseRefName baseRefOid baseRef headRefName headRefOid headRef "
-        "headRepository headRepositoryOwner isCrossRepository maintainerCanModify createdAt updatedAt closedAt closed "
+        "headRepository headRepositoryOwner isCrossRepository lastEditedAt editor "
+        "maintainerCanModify createdAt updatedAt closedAt closed "
         "labels assignees reviews latestReviews latestOpinionatedReviews reviewRequests reviewDecision "
         "autoMergeRequest comments commits timelineItems repository additions deletions changedFiles"
     ),

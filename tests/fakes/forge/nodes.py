@@ -94,6 +94,8 @@ class Nodes(GitNodes):
             "author": self.actor(issue.author),
             "createdAt": shown.when(issue.created),
             "updatedAt": shown.when(issue.updated),
+            "lastEditedAt": shown.when(issue.edited),
+            "editor": self.actor(issue.editor),
             "closedAt": shown.when(issue.closed),
             "closed": issue.state != "OPEN",
             "labels": paged(lambda: [self._label(name) for name in issue.labels]),

@@ -112,7 +112,8 @@ class Pulls(Branches):
         issue = self.issue(number)
         self._require_author_or_writer(issue, by)
         issue.title = issue.title if title is None else title
-        issue.body = issue.body if body is None else _bounded(body)
+        if body is not None and body != issue.body:
+            issue.body, issue.edited, issue.editor = _bounded(body), self.now(), by
         issue.updated = self.now()
 
     def close(self, number: int, by: str) -> None:

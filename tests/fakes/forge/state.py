@@ -69,6 +69,8 @@ class Issue:
     closed: dt.datetime | None = None
     closed_by: str | None = None
     state_reason: str | None = None
+    edited: dt.datetime | None = None  # its text
+    editor: str | None = None
 
 
 @dataclass(frozen=True)

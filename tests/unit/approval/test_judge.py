@@ -19,6 +19,7 @@ from ci_automation.flux.version import Version
 from ci_automation.github.model import Actor, Making, PullRequest, PullSnapshot, PullState, Review, UpdateKind
 from ci_automation.records.content import CountedPerson, CountedRequest
 from ci_automation.records.notes import Approval
+from ci_automation.report.request import Mark
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 OTHER = Reference.parse("oci://ghcr.io/acme/flux-manifests:edge")
@@ -43,8 +44,8 @@ def changed(**fields: Any) -> Lock:
 def pull(**fields: Any) -> PullRequest:
     plain = PullRequest(
         id="PR_7", number=7, url="https://github.com/acme/fleet/pull/7", state=PullState.MERGED, title="",
-        body="", branch="flux-manifests/production", base="main", head=HEAD, cross_repository=False, author=BOT,
-        merged_by=ALICE, merged_at=MERGED, merged_file=LOCK.text,
+        body=str(Mark(BASE, TARGET)), branch="flux-manifests/production", base="main", head=HEAD,
+        cross_repository=False, author=BOT, merged_by=ALICE, merged_at=MERGED, merged_file=LOCK.text,
     )  # fmt: skip
     return replace(plain, **fields)
 
@@ -131,6 +132,32 @@ class TestMergedByAPerson:
     def test_who_the_token_belongs_to_is_no_second_person(self) -> None:
         found = judge_merge(ENTRY, snapshot(pull(), viewer=Actor("Alice")), OURS, PEOPLE, PLAIN)
         assert "was merged by alice with 0 of 1 people who count" in reason(found)
+
+    @pytest.mark.parametrize(
+        ("told", "why"),
+        [
+            pytest.param({"edited_at": PUSHED, "editor": EVE}, "a description that eve wrote last", id="edited"),
+            pytest.param({"edited_at": PUSHED}, "an account that is gone wrote last", id="by nobody any more"),
+            pytest.param({"author": BOB}, "a description that bob wrote last", id="a request that a person opened"),
+            pytest.param(
+                {"edited_at": MERGED + timedelta(seconds=1), "editor": BOT}, "after it was merged", id="put right since"
+            ),
+            pytest.param({"body": str(Mark(BASE, EVIL))}, "a description of other digests", id="of another target"),
+            pytest.param({"body": str(Mark(EVIL, TARGET))}, "a description of other digests", id="of another base"),
+            pytest.param({"body": "Merge this."}, "a description of other digests", id="of none"),
+        ],
+    )
+    def test_a_description_that_is_not_of_a_run_for_these_digests_approves_nothing(
+        self, told: dict[str, Any], why: str
+    ) -> None:
+        assert why in reason(judge_merge(ENTRY, snapshot(pull(**told)), OURS, PEOPLE, PLAIN))
+
+    def test_a_review_counts_for_the_description_that_it_saw(self) -> None:
+        renewed = {"edited_at": MERGED - timedelta(minutes=30), "editor": BOT, "merged_by": None}
+        before, after = (snapshot(pull(reviews=(review(minute=it),), **renewed)) for it in (29, 30))
+        found = judge_merge(ENTRY, before, OURS, PEOPLE, PLAIN)
+        assert "bob approved it before its description changed" in reason(found)
+        assert isinstance(judge_merge(ENTRY, after, OURS, PEOPLE, PLAIN), GrantedApproval)
 
     def test_the_file_without_any_pull_request_was_pushed(self) -> None:
         assert "the file was edited" in reason(judge_merge(ENTRY, snapshot(), OURS, PEOPLE, PLAIN))
@@ -265,7 +292,7 @@ class TestHands:
         assert "was merged by the same commit as pull request 8, 9" in reason(found)
 
     def test_the_authors_own_merge_counts_where_it_is_configured_and_the_record_says_so(self) -> None:
-        own = snapshot(pull(author=ALICE))
+        own = snapshot(pull(author=ALICE, editor=BOT, edited_at=PUSHED))
         assert isinstance(judge_merge(ENTRY, own, OURS, PEOPLE, PLAIN), NotCounted)
         found = judge_merge(ENTRY, own, OURS, PEOPLE, ApprovalConfig(own_merge=True))
         assert isinstance(found, GrantedApproval)
