@@ -34,6 +34,7 @@ from tests.fakes.programs import (
     files_naming,
     has_landlock,
     launcher,
+    listing,
     printing,
     program_name,
     python,
@@ -397,6 +398,15 @@ class TestFiles:
     def test_where_they_cannot_be_cut_off_it_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
         deny(monkeypatch, "deny_files")
         assert run(printing(f"{HEAD}anything\n")).files_in_reach
+
+    def test_where_they_cannot_be_cut_off_it_gets_no_flag_that_nobody_knows(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        deny(monkeypatch, "deny_files")
+        data = archive(listing(HEAD, "from-file"))
+        options = Options(others=(("from-file", str(tmp_path)),))
+        with pytest.raises(DelegationFailed, match="cannot keep it from your files, so this run gives it no flag"):
+            delegate.delegate(release(data), options, MemoryReleases(assets={(TAG, NAME): data}))
 
     @pytest.mark.parametrize(
         ("version", "enough"), [(-1, False), (1, False), (2, False), (3, True), (4, True), (5, True), (9, True)]

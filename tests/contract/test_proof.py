@@ -37,7 +37,7 @@ from ci_automation.report.changes import step_title
 from ci_automation.signing.trust import Identity
 from ci_automation.signing.upstream import ISSUER, upstream_identity
 from tests.fakes import upstream
-from tests.fakes.programs import archive, files_naming, launcher, listing, program_name
+from tests.fakes.programs import archive, files_naming, has_landlock, launcher, listing, program_name
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, MemoryReleases, World, intent, release, sample
 
@@ -363,6 +363,7 @@ class TestFlows:
         assert init(CHANNEL, VERSION, place.ports, intent(**PROVEN)).published
 
 
+@pytest.mark.skipif(not has_landlock(), reason="this kernel has no Landlock, so the CLI gets no such flag")
 class TestFlagsOfTheFuture:
     """A flag that only the CLI of a release knows."""
 

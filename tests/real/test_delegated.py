@@ -135,6 +135,7 @@ class TestDelegated:
             delegate.delegate(fetch(VERSION, ports), Options(), ports.releases)
 
 
+@pytest.mark.skipif(not has_landlock(), reason="this kernel has no Landlock, so the CLI gets no such flag")
 class TestFlagsOfTheFuture:
     @pytest.mark.usefixtures("unknown")
     def test_a_flag_that_only_the_cli_knows_is_rendered_by_it_byte_for_byte(

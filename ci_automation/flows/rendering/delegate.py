@@ -96,7 +96,16 @@ def _check_listed(version: Version, options: Options, help_text: Ended) -> None:
     """Raise `UnknownFlag` unless `flux install --help` lists each of the other flags among the command's own.
 
     What all of its commands take (where the cluster is, who asks) comes after those, and is no option of an artifact.
+    A flag may come from a request that nobody reviewed, and may name a file.
+
+    Raises:
+        DelegationFailed: the CLI can read the user's files.
     """
+    if help_text.files_in_reach:
+        reason = (
+            "this kernel cannot keep it from your files, so this run gives it no flag that this program does not know"
+        )
+        raise DelegationFailed(version, reason)
     own, _, _ = help_text.output.decode(errors="replace").partition("\nFlags:\n")[2].partition("\n\n")
     listed = _LISTED.findall(own)
     for flag, _value in options.others:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
+from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
@@ -178,6 +179,15 @@ def test_the_page_of_a_promotion_says_where_the_bytes_come_from() -> None:
     assert f"promotes exactly this target from {source}, or nothing." in page.body
     assert f"A newer digest of {source} replaces it here." in page.body
     assert "endering:" not in page.body
+
+
+def test_the_page_of_a_teams_own_manifests_speaks_of_no_flux() -> None:
+    step = replace(
+        STEP, old_version=PUSHED, new_version=PUSHED, hazards=(), promoted_from="oci://ghcr.io/acme/shop:staging"
+    )
+    page = replace(PAGE, step=step)
+    assert page.title == "pushed manifests for production (promotion, changed content)"
+    assert "approves **pushed manifests** for" in page.body
 
 
 @pytest.mark.parametrize(
