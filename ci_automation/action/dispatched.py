@@ -126,7 +126,7 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
 
     def flow(goal: Target) -> Account:
         approval = _approval(goal, shown, hub)
-        goal = goal.by_clock(hub.clock, "GitHub")  # by which merges are dated
+        goal = goal.with_ports(lambda it: replace(it, clock=hub.clock, whose_clock="GitHub"))  # by it, merges are dated
 
         def computed() -> Operation:
             operation, handover = _computed(goal, wanted, config, inputs, hub)
@@ -194,7 +194,7 @@ def _computed(
     path = inputs.given.config or str(DEFAULT_PATH)
     folder = goal.configured.overlay or "" if goal.configured else ""
     _, there, at = hub.content().head(folder, path)
-    goal = goal.dated_after(at)  # merges are dated by GitHub's clock, which this one may be behind
+    goal = goal.with_ports(lambda it: it.later_than(at))  # GitHub's clock dates merges, and may be ahead of this one
     if there.config is None or config.digest != Digest.of(there.config.encode()):
         raise OldCheckout(path)
     if inputs.operation == "init" and folder:

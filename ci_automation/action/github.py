@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ci_automation.action.approval_rules import judged_by, settings_of
 from ci_automation.approval.port import RequestKind
@@ -183,7 +184,8 @@ def with_git(goal: Target, hub: Hub) -> Target:
     known = hub.job.repository and (hub.inputs.github_token or hub.inputs.app_id)
     if not known or goal.configured is None or goal.configured.overlay is None:
         return goal
-    return goal.asking_git(cache(partial(_git_content, goal, goal.configured, hub)))
+    find = cache(partial(_git_content, goal, goal.configured, hub))
+    return goal.with_ports(lambda ports: replace(ports, find_git=find))
 
 
 def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent | None:

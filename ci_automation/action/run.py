@@ -176,7 +176,7 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
     given = _begun(inputs, run, config, _channels(artifact, config), signs=signs)
     found = targets(artifact, given, signs=signs)
     _require_own_claims(inputs, given, run)
-    return tuple(goal.speaking(run.say, _adopts(inputs, run)) for goal in found)
+    return tuple(goal.with_ports(lambda it: replace(it, say=run.say, confirm=_adopts(inputs, run))) for goal in found)
 
 
 def promotions(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[PlannedPromotion, ...]:
@@ -192,7 +192,7 @@ def promotions(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[P
     given = replace(given, adopt=False, yes=False)  # a promotion adopts nothing, whatever is given
     waves = all_waves(given, config.find(inputs.artifact).name if inputs.artifact else None, signs=signs)
     _require_own_claims(inputs, given, run)
-    return tuple(planned.saying(run.say) for wave in waves for planned in wave)
+    return tuple(planned.with_ports(lambda it: replace(it, say=run.say)) for wave in waves for planned in wave)
 
 
 def _begun(

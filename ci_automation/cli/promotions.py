@@ -97,12 +97,12 @@ class PlannedPromotion(Struct, frozen=True):
         origin = self.wish.origin if self.wish.origin.trusted else replace(self.wish.origin, trusted=ports.trusted)
         return replace(self, wish=replace(self.wish, origin=origin, ports=ports))
 
-    def saying(self, say: Callable[[str], None]) -> PlannedPromotion:
-        """Return the same, whose steps are told to somebody else."""
+    def with_ports(self, change: Callable[[Ports], Ports]) -> PlannedPromotion:
+        """Return the same in changed worlds of the source and of the target."""
         if isinstance(self.wish, Error):
             return self
-        origin, ports = (replace(each, say=say) for each in (self.wish.origin, self.wish.ports))
-        return replace(self, wish=replace(self.wish, origin=origin, ports=ports))
+        wish = replace(self.wish, origin=change(self.wish.origin), ports=change(self.wish.ports))
+        return replace(self, wish=wish)
 
     @property
     def target(self) -> Reference:

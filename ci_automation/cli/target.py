@@ -11,14 +11,11 @@ from ci_automation.errors import Error, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig
-    from ci_automation.flows.planning.git_content import GitContent
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.report.adoption import Adoption
 
 
 class Prepared(Struct, frozen=True):
@@ -64,41 +61,17 @@ class Target(Struct, frozen=True):
         """Return whether the artifact gets its digests from another channel, and is never rendered."""
         return self.configured is not None and self.configured.promote is not None
 
+    def with_ports(self, change: Callable[[Ports], Ports]) -> Target:
+        """Return the same in a changed world."""
+        if isinstance(self.prepared, Error):
+            return self
+        return replace(self, prepared=replace(self.prepared, ports=change(self.prepared.ports)))
+
     def previewing(self, given: Arguments, subject: str) -> Target:
         """Return the same for a job that only shows what a later job of its workflow, with this subject, would do."""
         from ci_automation.cli.trust import previewed
 
-        if isinstance(self.prepared, Error):
-            return self
-        ports = previewed(self.prepared.ports, self.configured, given, subject)
-        return replace(self, prepared=replace(self.prepared, ports=ports))
-
-    def dated_after(self, moment: datetime) -> Target:
-        """Return the same with a clock that is past a moment of another clock."""
-        if isinstance(self.prepared, Error):
-            return self
-        return replace(self, prepared=replace(self.prepared, ports=self.prepared.ports.later_than(moment)))
-
-    def speaking(self, say: Callable[[str], None], confirm: Callable[[Adoption], bool]) -> Target:
-        """Return the same with another ear, and another one to ask."""
-        if isinstance(self.prepared, Error):
-            return self
-        ports = replace(self.prepared.ports, say=say, confirm=confirm)
-        return replace(self, prepared=replace(self.prepared, ports=ports))
-
-    def by_clock(self, clock: Callable[[], datetime], whose: str) -> Target:
-        """Return the same with another clock for what is written down."""
-        if isinstance(self.prepared, Error):
-            return self
-        ports = replace(self.prepared.ports, clock=clock, whose_clock=whose)
-        return replace(self, prepared=replace(self.prepared, ports=ports))
-
-    def asking_git(self, find: Callable[[], GitContent | None]) -> Target:
-        """Return the same with somebody who knows the content of Git."""
-        if isinstance(self.prepared, Error):
-            return self
-        ports = replace(self.prepared.ports, find_git=find)
-        return replace(self, prepared=replace(self.prepared, ports=ports))
+        return self.with_ports(lambda ports: previewed(ports, self.configured, given, subject))
 
 
 class PromotedNotRendered(UsageError):
