@@ -21,7 +21,6 @@ from ci_automation.flows.publication.publish import require_signer
 from ci_automation.impact.hazard import Certainty
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
-from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.plan import Plan, PlannedStep
+    from ci_automation.records.notes import Approval
 
 
 class PlanOutdated(Conflict):
@@ -199,7 +199,7 @@ class _Doing(Struct, frozen=True):
             raise obstacle
         if step.target not in self.approved:
             return rendered, None
-        return rendered, Approval(self.intent.run.actor or "command line", "--approve", self.ports.clock())
+        return rendered, self.intent.approval_by("--approve", self.ports.clock())
 
 
 def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -> Rendered:

@@ -15,7 +15,7 @@ from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.planning.contents import present_version, read_contents
 from ci_automation.flows.planning.plan import plan_on
 from ci_automation.flows.publication.publish import Publication, publish, vouch_for
-from ci_automation.flows.publication.recording import record_adoption, record_rollback
+from ci_automation.flows.publication.recording import record_adoption, record_interrupted_rollback
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.release import ReleaseNotFound
@@ -120,8 +120,8 @@ def take_over(placed: Placed, ports: Ports, intent: Intent) -> bool:
     if placed.trust is not Trust.ADOPTED or ports.signer is None:
         return False
     contents = read_contents(placed, ports, intent)
-    record_adoption(placed, contents, ports.signer, ports, intent)  # first: what is signed is adopted no more
-    vouch_for(placed, contents.version, ports.signer, ports, intent)
+    record_adoption(placed, contents, ports, intent)  # first: what is signed is adopted no more
+    vouch_for(placed, contents.version, ports, intent)
     return True
 
 
@@ -135,8 +135,7 @@ def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
     if ports.signer is None or ledger is None or placed.trust is not Trust.VERIFIED:
         return
     if placed.rolled_back is not None:
-        contents = read_contents(placed, ports, intent)
-        record_rollback(placed, contents, placed.rolled_back, ports.signer, ports, intent)
+        record_interrupted_rollback(placed, placed.rolled_back, ports, intent)
         return
     if placed.record is not None:
         _keep_base(placed, placed.record.version, ports)  # an adoption may have ended before that

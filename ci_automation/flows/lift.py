@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.flows.observe import ChannelMoved, look_at
-from ci_automation.flows.publication.publish import NoSigner, require_signer
+from ci_automation.flows.publication.publish import require_signer
 from ci_automation.records.writer import HoldNotKept
 from ci_automation.signing.trust import NobodyTrusted
 
@@ -45,8 +45,7 @@ def lift(channel: Reference, reason: str, ports: Ports, intent: Intent, only: Di
         HoldNotKept: the registry does not keep the end.
     """
     require_signer(ports, intent)
-    if ports.signer is None:
-        raise NoSigner
+    writer = ports.writer(channel, intent.run)
     if (ledger := ports.ledger(channel)) is None:
         raise NobodyTrusted
     observed = look_at(channel, ports)
@@ -54,7 +53,7 @@ def lift(channel: Reference, reason: str, ports: Ports, intent: Intent, only: Di
     ended = tuple(ended_hold(hold, reason, ports.clock(), intent.now) for hold in on)
     if ended:
         ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
-        ports.writer(channel, ports.signer, intent.run).keep(observed.manifest, ended)
+        writer.keep(observed.manifest, ended)
         refused = {hold.digest for hold in ended}
         if any(hold.is_on(intent.now) and hold.digest in refused for hold in ledger.holds(observed.digest)):
             raise HoldNotKept(channel.at_digest(observed.digest))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ci_automation.errors import SigningError
 from ci_automation.hiding import Hiding
 from ci_automation.impact.check import Clusters
 from ci_automation.policy.gates import Situation
@@ -64,6 +65,18 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+class NoSigner(SigningError):
+    """Something is to be published, and there is nothing to sign it with."""
+
+    hint = (
+        "In GitHub Actions, give the job `permissions: {id-token: write}` and it signs keyless; elsewhere give "
+        "--signing key --key FILE (or env://NAME, or a KMS)."
+    )
+
+    def __init__(self) -> None:
+        super().__init__("there is no key or identity to sign with, and this program publishes nothing unsigned")
+
+
 class Upstream(Hiding, Struct, frozen=True):
     """Upstream's proof of a release: the identities that count, and the repository of Flux's own renderings."""
 
@@ -114,6 +127,16 @@ class Ports(Struct, frozen=True):
             raise NobodyTrusted(self.why_nobody)
         return self.trusted
 
+    def own_signer(self) -> Signer:
+        """Return the signer of this run.
+
+        Raises:
+            NoSigner: there is none.
+        """
+        if self.signer is None:
+            raise NoSigner
+        return self.signer
+
     def later_than(self, moment: datetime | None) -> Self:
         """Return the same with a clock that is past `moment`, which another machine wrote by its own clock."""
         if moment is None:
@@ -136,11 +159,15 @@ class Ports(Struct, frozen=True):
 
         return None if self.trusted is None else Ledger(self.registry, channel, self.trusted)
 
-    def writer(self, channel: Reference, signer: Signer, run: Run) -> RecordWriter:
-        """Return what signs and attaches the records and holds of `channel`."""
+    def writer(self, channel: Reference, run: Run) -> RecordWriter:
+        """Return what signs and attaches the records and holds of `channel`.
+
+        Raises:
+            NoSigner: nobody can sign them.
+        """
         from ci_automation.records.writer import RecordWriter
 
-        return RecordWriter(self.registry, channel, signer, run.url or None, self.say)
+        return RecordWriter(self.registry, channel, self.own_signer(), run.url or None, self.say)
 
 
 class Run(Struct, frozen=True):
@@ -178,6 +205,12 @@ class Intent(Struct, frozen=True):
     config_digest: Digest | None = None
     run: Run = Run()
     approval: Approval | None = None  # of the reviewer who let this run go on, for the records of what it does
+
+    def approval_by(self, option: str, at: datetime) -> Approval:
+        """Return the approval of the reviewer who let this run go on, or else of the person who gave `option` to it."""
+        from ci_automation.records.notes import Approval
+
+        return self.approval or Approval(self.run.actor or "command line", option, at)
 
     def edits_allowance(self, digest: Digest) -> Allowance | None:
         """Return the permission of the configuration to drop the hand edits of a digest, if there is one."""

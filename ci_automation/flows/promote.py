@@ -12,25 +12,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.errors import PolicyRefused
-from ci_automation.flows.planning.promotion import consider, recorder, require_signed_for_target
+from ci_automation.errors import PolicyRefused, VerificationFailed
+from ci_automation.flows.planning.promotion import consider, require_signed_for_target
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import PublishedElsewhere
 from ci_automation.flows.publication.publish import move
+from ci_automation.flows.publication.recording import record_of
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
-from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import still_on
 from ci_automation.records.attached import channel_name
-from ci_automation.records.notes import Approval, Record
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.planning.promotion import Considered, Promotion
     from ci_automation.flux.version import Version
+    from ci_automation.records.notes import Approval, Record
+    from ci_automation.records.writer import RecordWriter
     from ci_automation.signing.signer import Signer
+    from ci_automation.signing.trust import Trusted
 
 
 class PromotionNotApproved(PolicyRefused):
@@ -58,6 +61,20 @@ class OtherDigest(PolicyRefused):
 
     def __init__(self, promotion: Promotion, approved: Digest, found: Digest) -> None:
         super().__init__(f"{approved} was approved, and {promotion.source} has {found}")
+
+
+class RecordNotBelieved(VerificationFailed):
+    """This run would sign the record of the promotion as somebody whom nobody trusts."""
+
+    hint = (
+        "Clusters are not affected, but the next promotion would not find the record. Name who signs it in `verify` "
+        "of the channel: identityRegexp takes a pattern for several workflows, publicKey several keys."
+    )
+
+    def __init__(self, channel: Reference, signer: Signer, trusted: Trusted) -> None:
+        super().__init__(
+            f"this run signs its record for {channel} as {signer.trusted}, and the trusted signer is {trusted}"
+        )
 
 
 class Promoted(Struct, frozen=True):
@@ -96,7 +113,8 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
     for digest in approved:
         if digest != considered.digest:
             raise OtherDigest(promotion, digest, considered.digest)
-    return promote_considered(considered, _approval(promotion) if approved else None)
+    approval = promotion.intent.approval_by("--approve", promotion.ports.clock()) if approved else None
+    return promote_considered(considered, approval)
 
 
 def promote_considered(considered: Considered, approval: Approval | None) -> Promoted:
@@ -111,7 +129,8 @@ def promote_considered(considered: Considered, approval: Approval | None) -> Pro
         return Promoted(considered, done=False)
     needs_approval = considered.decision is Decision.APPROVAL
     if considered.decision is Decision.AUTO or (needs_approval and approval):
-        _carry_out(considered, recorder(promotion), approval if needs_approval else None)
+        _require_believed(promotion)
+        _carry_out(considered, approval if needs_approval else None)
         return Promoted(considered, done=not considered.interrupted)
     if considered.interrupted:
         raise PublishedElsewhere(replace(considered.observed, channel=promotion.target), (str(promotion.source),))
@@ -131,13 +150,19 @@ def _version_tags(considered: Considered, version: Version) -> VersionTags:
     return VersionTags(promotion.target, version, promotion.ports, had)
 
 
-def _approval(promotion: Promotion) -> Approval:
-    return promotion.intent.approval or Approval(
-        promotion.intent.run.actor or "command line", "--approve", promotion.ports.clock()
-    )
+def _require_believed(promotion: Promotion) -> None:
+    """Check that this run can sign the record of a promotion, and that trusted signers' records are such.
+
+    Raises:
+        NoSigner, SigningError: nobody can.
+        RecordNotBelieved: nobody would believe it.
+    """
+    signer, trusted = promotion.ports.own_signer(), promotion.ports.require_trusted()
+    if not trusted.names(signer.who):
+        raise RecordNotBelieved(promotion.target, signer, trusted)
 
 
-def _carry_out(considered: Considered, signer: Signer, approval: Approval | None) -> None:
+def _carry_out(considered: Considered, approval: Approval | None) -> None:
     """Copy, verify as the clusters would, tag, compare, move, read back, and record."""
     promotion, digest = considered.promotion, considered.digest
     ports, target, manifest = promotion.ports, promotion.target, considered.observed.manifest
@@ -154,31 +179,24 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
     ports.registry.put_blob(target, CONFIG_BLOB)  # of the record; what another tool made may lack it
     require_signed_for_target(considered, ports.registry, target)
     kept = still_on(considered.holds, considered.version, promotion.intent.now)
-    writer = ports.writer(target, signer, promotion.intent.run)
+    writer = ports.writer(target, promotion.intent.run)
     writer.keep(manifest, kept)
     tag_for_ever(target, considered.version, manifest, ports)
-    record = (writer, writer.sign(_record(considered, approval, signer)))
+    record = (writer, writer.sign(_record(considered, approval, writer)))
     move(target, considered.before.digest if considered.before else None, manifest, ports, record)
     if version_tags:
         version_tags.settle(manifest)
 
 
-def _record(considered: Considered, approval: Approval | None, signer: Signer) -> Record:
+def _record(considered: Considered, approval: Approval | None, writer: RecordWriter) -> Record:
     """Return what is to be written down: that the target moved, and where from."""
-    promotion, ports, made_at_source = considered.promotion, considered.promotion.ports, considered.moves[-1]
+    promotion, made_at_source = considered.promotion, considered.moves[-1]
     keeps = considered.step is not None and not considered.step.changes_content
-    return Record(
-        channel=channel_name(ports.registry, promotion.target),
-        digest=considered.digest,
+    now = promotion.ports.later_than(considered.last).clock()
+    return replace(
+        record_of(writer, promotion.intent, considered.digest, considered.version, made_at_source.options, now),
         previous=considered.before.digest if considered.before else None,
-        version=considered.version,
-        tag=immutable_tag(considered.version, considered.digest),
-        by=str(signer.who),
-        at=ports.later_than(considered.last).clock(),
         proof=made_at_source.proof,
-        options=made_at_source.options,
-        run=promotion.intent.run.url or None,
-        source=promotion.intent.run.source,
         approval=approval,
         promoted_from=channel_name(promotion.origin.registry, promotion.source),
         recovered=considered.interrupted,

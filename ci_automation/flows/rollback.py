@@ -20,8 +20,8 @@ from ci_automation.flows.planning.contents import read_contents, read_shown, sta
 from ci_automation.flows.planning.findings import findings
 from ci_automation.flows.publication import past
 from ci_automation.flows.publication.placement import place
-from ci_automation.flows.publication.publish import NoSigner, move, require_signer
-from ci_automation.flows.publication.recording import record_rollback, rollback_record
+from ci_automation.flows.publication.publish import move, require_signer
+from ci_automation.flows.publication.recording import record_interrupted_rollback, sign_rollback
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.content import Content, content_verdicts
@@ -137,8 +137,7 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
 def _ledger(channel: Reference, ports: Ports, intent: Intent) -> Ledger:
     """Return what trusted signers said of the channel, and check that what this run signs is trusted too."""
     require_signer(ports, intent)
-    if ports.signer is None:
-        raise NoSigner
+    ports.own_signer()
     if (ledger := ports.ledger(channel)) is None:
         raise NobodyTrusted(ports.why_nobody)
     return ledger
@@ -238,9 +237,7 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
         HoldNotKept: the registry does not keep the hold.
         VersionTagTaken: a version tag leads to a digest of another channel; everything else is done.
     """
-    shown, signer = proposal.shown, ports.signer
-    if signer is None:
-        raise NoSigner
+    shown, signer = proposal.shown, ports.own_signer()
     if shown.decision is Decision.REFUSED:
         raise RollbackRefused(shown)
     registry, channel, manifest = ports.registry, shown.channel, proposal.target.manifest
@@ -253,16 +250,15 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
         ensure_signed(registry, channel, shown.target, signer, intent.signature_format)
     _check_clusters(shown, ports)
     tag_for_ever(channel, shown.target_version, manifest, ports)
-    writer = ports.writer(channel, signer, intent.run)
+    writer = ports.writer(channel, intent.run)
     writer.keep(manifest, proposal.holds)
     if shown.is_there:
         placed = place(proposal.target, ports)
         if placed.rolled_back is not None:
-            contents, ports = read_contents(placed, ports, intent), ports.later_than(placed.last)
-            record_rollback(placed, contents, placed.rolled_back, signer, ports, intent)
+            record_interrupted_rollback(placed, placed.rolled_back, ports, intent)
         _settle(proposal, ports, intent)
         return
-    signed_record = writer.sign(rollback_record(shown, proposal.options, signer, ports, intent))
+    signed_record = sign_rollback(shown, proposal.options, writer, ports, intent)
     move(channel, shown.base, manifest, ports)
     if proposal.left is not None and shown.hold is not None:
         writer.mark_left(proposal.left, shown.hold)

@@ -25,7 +25,7 @@ from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, Approve
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning.plan import make_plan
-from ci_automation.flows.publication.publish import NoSigner
+from ci_automation.flows.ports import NoSigner
 from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Period, Policy

@@ -16,10 +16,17 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Conflict
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
-from ci_automation.flows.planning.promotion import Promotion, RecordNotBelieved, SignedForOthers, SourceEmpty
-from ci_automation.flows.promote import OtherDigest, Promoted, PromotionNotApproved, PromotionRefused, promote
+from ci_automation.flows.planning.promotion import Promotion, SignedForOthers, SourceEmpty
+from ci_automation.flows.ports import NoSigner
+from ci_automation.flows.promote import (
+    OtherDigest,
+    Promoted,
+    PromotionNotApproved,
+    PromotionRefused,
+    RecordNotBelieved,
+    promote,
+)
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
-from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.update import update
 from ci_automation.impact.assess import Impact
 from ci_automation.impact.check import Clusters, KubernetesRange

@@ -18,6 +18,7 @@ from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.plan import make_plan
+from ci_automation.flows.ports import NoSigner
 from ci_automation.flows.publication.past import (
     AmbiguousVersion,
     NotInHistory,
@@ -26,7 +27,6 @@ from ci_automation.flows.publication.past import (
     PastNotOurs,
 )
 from ci_automation.flows.publication.placement import ChannelMovedBack
-from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import immutable_tag

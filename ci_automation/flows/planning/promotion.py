@@ -13,7 +13,6 @@ from ci_automation.flows.observe import Trust, accept_both, look_at, observe
 from ci_automation.flows.planning.contents import only_layer, present_version, read_contents
 from ci_automation.flows.planning.findings import findings, first_findings
 from ci_automation.flows.publication.placement import in_place, place, problem_of, require_still_there
-from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flux.components import inventory
 from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision, decide, reasons
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Record
     from ci_automation.registry.port import Registry
-    from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 
 
@@ -60,20 +58,6 @@ class SignedForOthers(VerificationFailed):
         self.hint = (
             f"A promotion does not sign the artifact again. If both signers are yours, {way}; then name both in "
             "`verify` too."
-        )
-
-
-class RecordNotBelieved(VerificationFailed):
-    """This run would sign the record of the promotion as somebody whom nobody trusts."""
-
-    hint = (
-        "Clusters are not affected, but the next promotion would not find the record. Name who signs it in `verify` "
-        "of the channel: identityRegexp takes a pattern for several workflows, publicKey several keys."
-    )
-
-    def __init__(self, channel: Reference, signer: Signer, trusted: Trusted) -> None:
-        super().__init__(
-            f"this run signs its record for {channel} as {signer.trusted}, and the trusted signer is {trusted}"
         )
 
 
@@ -258,21 +242,6 @@ def _held(considered: Considered) -> Verdict:
     version = considered.version if considered.version != considered.old_version else None
     offered = Offered(version, considered.first_at, considered.digest)
     return hold_verdict(considered.holds, offered, considered.promotion.intent.now)
-
-
-def recorder(promotion: Promotion) -> Signer:
-    """Return who signs the record of a promotion that is about to be done.
-
-    Raises:
-        NoSigner, SigningError: nobody can.
-        RecordNotBelieved: nobody would believe it.
-    """
-    signer, trusted = promotion.ports.signer, promotion.ports.require_trusted()
-    if signer is None:
-        raise NoSigner
-    if not trusted.names(signer.who):
-        raise RecordNotBelieved(promotion.target, signer, trusted)
-    return signer
 
 
 def _at_source(promotion: Promotion) -> Observed:

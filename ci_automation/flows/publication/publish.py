@@ -13,9 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.errors import SigningError, VerificationFailed
+from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, accept_both
 from ci_automation.flows.planning.contents import read_shown
+from ci_automation.flows.ports import NoSigner
 from ci_automation.flows.publication.recording import attest_publication, sign_publication
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever, tag_unless_taken
 from ci_automation.flux.artifact import immutable_tag
@@ -47,18 +48,6 @@ if TYPE_CHECKING:
     from ci_automation.signing.verify import Signatures
 
 _ACCEPT = "--accept-identity-change"
-
-
-class NoSigner(SigningError):
-    """Something is to be published, and there is nothing to sign it with."""
-
-    hint = (
-        "In GitHub Actions, give the job `permissions: {id-token: write}` and it signs keyless; elsewhere give "
-        "--signing key --key FILE (or env://NAME, or a KMS)."
-    )
-
-    def __init__(self) -> None:
-        super().__init__("there is no key or identity to sign with, and this program publishes nothing unsigned")
 
 
 class IdentityChange(VerificationFailed):
@@ -152,6 +141,7 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     Raises:
         NoSigner, IdentityChange: there is nothing to sign with, or somebody else is trusted than the one who signs.
         ChannelMoved, ContentMoved: the channel is not at the base any more, or Git does not have the judged content.
+        HoldNotKept: the registry does not show the holds of the base that were written beside it.
         ImmutableTagTaken: the immutable tag is there, with another digest.
         VersionTagTaken: a version tag leads to a digest of another channel.
         VerificationFailed: what was read back does not verify, or a cluster would not accept it.
@@ -164,6 +154,27 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     if publication.base is None:
         registry.give_identity(channel)
     tag = channel.at_tag(immutable_tag(publication.version, composed.digest))
+    named, there = _push(publication, tag, ports, intent)
+    record = None
+    if ports.signer is not None:
+        ports.say("signing it and verifying the signature as a cluster would")
+        _sign(publication, there, ports, intent)
+        writer = ports.writer(channel, intent.run)
+        record = (writer, sign_publication(publication, writer, ports, intent))
+    if publication.holds:
+        ports.writer(channel, intent.run).keep(composed.manifest, publication.holds)
+    publication.look_again()
+    tag_unless_taken(tag, composed.manifest, named, ports)
+    move(channel, publication.base, composed.manifest, ports, record)
+    if version_tags:
+        version_tags.settle(composed.manifest)
+
+
+def _push(
+    publication: Publication, tag: Reference, ports: Ports, intent: Intent
+) -> tuple[Digest | None, tuple[Descriptor, ...] | None]:
+    """Push the artifact by digest; return what has its immutable tag, and the `.sig` that is there, if it is to be."""
+    registry, channel, composed = ports.registry, publication.channel, publication.composed
     ports.say(f"pushing {composed.digest}")
     signs = ports.signer is not None and intent.signature_format.has_legacy
     blobs = (composed.layer, CONFIG_BLOB, *((payload(channel, composed.digest),) if signs else ()))
@@ -173,23 +184,10 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
         partial(registry.resolve, tag) if publication.may_have(tag) else lambda: None,
         *((partial(look, registry, channel, composed.digest),) if signs else ()),
     )
-    record = None
-    if ports.signer is not None:
-        ports.say("signing it and verifying the signature as a cluster would")
-        _sign(publication, ports.signer, there[0] if there else None, ports, intent)
-        writer = ports.writer(channel, ports.signer, intent.run)
-        record = (writer, sign_publication(publication, writer, ports, intent))
-    _keep_holds(publication, ports, intent)
-    publication.look_again()
-    tag_unless_taken(tag, composed.manifest, named, ports)
-    move(channel, publication.base, composed.manifest, ports, record)
-    if version_tags:
-        version_tags.settle(composed.manifest)
+    return named, there[0] if there else None
 
 
-def _sign(
-    publication: Publication, signer: Signer, there: tuple[Descriptor, ...] | None, ports: Ports, intent: Intent
-) -> None:
+def _sign(publication: Publication, there: tuple[Descriptor, ...] | None, ports: Ports, intent: Intent) -> None:
     """Sign what was pushed, and check what clusters make of it; `there` are its `.sig` of a moment ago.
 
     What others put beside it is read while it is signed, or after that if this run puts bundles there too.
@@ -198,35 +196,21 @@ def _sign(
         ClusterWouldRefuse: clusters would not accept it.
     """
     registry, channel, target = ports.registry, publication.channel, publication.composed.digest
+    signer = ports.own_signer()
     beside = partial(gather, registry, channel, target, formats=SignatureFormat.BUNDLE)
     sign = partial(ensure_signed, registry, channel, target, signer, intent.signature_format, there)
     if intent.signature_format.has_bundle or intent.attestations:
         sign()
         release, proof = publication.release, publication.proof
         if intent.attestations and release is not None and proof is not None:
-            attest_publication(publication, release, proof, signer, ports, intent)
+            attest_publication(publication, release, proof, ports, intent)
         _check_clusters(publication, signer, beside(), intent)
     else:
         _, evidence = registry.at_once(sign, beside)
         _check_clusters(publication, signer, evidence, intent)
 
 
-def _keep_holds(publication: Publication, ports: Ports, intent: Intent) -> None:
-    """Let what the channel is about to point at have the holds that the base has.
-
-    Raises:
-        NoSigner: there are some, and nothing to sign them with.
-        HoldNotKept: the registry does not show them.
-    """
-    if not publication.holds:
-        return
-    if ports.signer is None:
-        raise NoSigner
-    writer = ports.writer(publication.channel, ports.signer, intent.run)
-    writer.keep(publication.composed.manifest, publication.holds)
-
-
-def vouch_for(observed: Observed, version: Version, signer: Signer, ports: Ports, intent: Intent) -> None:
+def vouch_for(observed: Observed, version: Version, ports: Ports, intent: Intent) -> None:
     """Sign what a channel has, and give it an immutable tag.
 
     Raises:
@@ -235,7 +219,7 @@ def vouch_for(observed: Observed, version: Version, signer: Signer, ports: Ports
     read_shown(observed, ports)
     ports.say(f"signing {observed.digest}")
     ports.registry.put_blob(observed.channel, CONFIG_BLOB)  # what another tool published may lack it
-    ensure_signed(ports.registry, observed.channel, observed.digest, signer, intent.signature_format)
+    ensure_signed(ports.registry, observed.channel, observed.digest, ports.own_signer(), intent.signature_format)
     tag_for_ever(observed.channel, version, observed.manifest, ports)
 
 

@@ -10,38 +10,39 @@ from msgspec.structs import replace
 from ci_automation import __version__
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.flows.planning.contents import stated_options
+from ci_automation.flows.planning.contents import read_contents, stated_options
 from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.components import controller_images, unpin
 from ci_automation.records import provenance, sbom
-from ci_automation.records.attached import attest, channel_name
+from ci_automation.records.attached import attest
 from ci_automation.records.ledger import ImmutableTagMoved
-from ci_automation.records.notes import Approval, Record
+from ci_automation.records.notes import Record
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.observe import Observed, Placed
     from ci_automation.flows.planning.contents import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.publish import Publication
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.release import FetchedRelease
+    from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.records.content import RecordedContent
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.writer import RecordWriter
     from ci_automation.report.rollback import Rollback
-    from ci_automation.signing.signer import Signer
 
 
 def attest_publication(
-    publication: Publication, release: FetchedRelease, proof: Proof, signer: Signer, ports: Ports, intent: Intent
+    publication: Publication, release: FetchedRelease, proof: Proof, ports: Ports, intent: Intent
 ) -> None:
     """Attach provenance and a list of the controllers (SBOM), signed by the signer of the artifact."""
     ports.say("attaching provenance and SBOM")
     composed, recipe = publication.composed, publication.composed.recipe
+    signer = ports.own_signer()
     plain, pins = unpin(recipe.components)
     build = provenance.Build(
         channel=publication.channel,
@@ -73,24 +74,37 @@ def attest_publication(
     attest(ports.registry, publication.channel, composed.digest, predicates, signer)
 
 
+def record_of(
+    writer: RecordWriter, intent: Intent, digest: Digest, version: Version, options: Digest, at: datetime
+) -> Record:
+    """Return the record of a move to a digest, with what all records have; the caller adds what only this move has."""
+    return Record(
+        channel=writer.own.name,
+        digest=digest,
+        previous=None,
+        version=version,
+        tag=immutable_tag(version, digest),
+        by=str(writer.signer.who),
+        at=at,
+        proof=None,
+        options=options,
+        run=writer.run,
+        source=intent.run.source,
+    )
+
+
 def sign_publication(publication: Publication, writer: RecordWriter, ports: Ports, intent: Intent) -> bytes:
     """Return the signed record of a publication.
 
     Raises:
         SigningError: it cannot be signed.
     """
-    made = Record(
-        channel=writer.own.name,
-        digest=publication.composed.digest,
+    composed = publication.composed
+    options = composed.recipe.options.digest
+    made = replace(
+        record_of(writer, intent, composed.digest, publication.version, options, ports.clock()),
         previous=publication.base,
-        version=publication.version,
-        tag=immutable_tag(publication.version, publication.composed.digest),
-        by=str(writer.signer.who),
-        at=ports.clock(),
         proof=publication.proof,
-        options=publication.composed.recipe.options.digest,
-        run=writer.run,
-        source=intent.run.source,
         approval=publication.approval,
         recovered=publication.recovered,
         content=publication.content,
@@ -98,7 +112,7 @@ def sign_publication(publication: Publication, writer: RecordWriter, ports: Port
     return writer.sign(made)
 
 
-def record_adoption(observed: Observed, contents: Contents, signer: Signer, ports: Ports, intent: Intent) -> None:
+def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent: Intent) -> None:
     """Write down that a person adopted what the channel has, and who.
 
     Raises:
@@ -107,60 +121,40 @@ def record_adoption(observed: Observed, contents: Contents, signer: Signer, port
     channel = observed.channel
     ports.say(f"recording that {observed.digest} was adopted")
     ports.registry.put_blob(channel, CONFIG_BLOB)
-    ledger, writer = ports.ledger(channel), ports.writer(channel, signer, intent.run)
+    ledger, writer = ports.ledger(channel), ports.writer(channel, intent.run)
     last = ledger.newest() if ledger else None
     now = ports.later_than(last.at if last else None).clock()
-    made = Record(
-        channel=writer.own.name,
-        digest=observed.digest,
+    made = replace(
+        record_of(writer, intent, observed.digest, contents.version, contents.options.digest, now),
         previous=last.digest if last and last.digest != observed.digest else None,
-        version=contents.version,
-        tag=immutable_tag(contents.version, observed.digest),
-        by=str(signer.who),
-        at=now,
-        proof=None,
-        options=contents.options.digest,
-        run=writer.run,
-        source=intent.run.source,
-        approval=intent.approval or Approval(intent.run.actor or "command line", "--adopt", now),
+        approval=intent.approval_by("--adopt", now),
         adopted=True,
     )
     writer.write(observed.manifest, made)
 
 
-def record_rollback(
-    observed: Observed, contents: Contents, hold: Hold, signer: Signer, ports: Ports, intent: Intent
-) -> None:
+def record_interrupted_rollback(placed: Placed, hold: Hold, ports: Ports, intent: Intent) -> None:
     """Write down that the channel was rolled back, if the run that did it had no time to: its hold says so.
 
     Raises:
         SigningError: it cannot be signed.
     """
-    registry, channel = ports.registry, observed.channel
+    registry, channel, contents = ports.registry, placed.channel, read_contents(placed, ports, intent)
     registry.put_blob(channel, CONFIG_BLOB)
-    writer = ports.writer(channel, signer, intent.run)
+    writer = ports.writer(channel, intent.run)
     if registry.resolve(channel.at_digest(hold.digest)) is not None:
         writer.mark_left(registry.manifest(channel.at_digest(hold.digest)), hold)
-    made = Record(
-        channel=writer.own.name,
-        digest=observed.digest,
-        previous=hold.digest,
-        version=contents.version,
-        tag=immutable_tag(contents.version, observed.digest),
-        by=str(signer.who),
-        at=ports.clock(),
-        proof=None,
-        options=stated_options(observed, contents),
-        run=writer.run,
-        source=intent.run.source,
-        recovered=True,
-        rolled_back=True,
-    )
-    writer.write(observed.manifest, made)
+    options, now = stated_options(placed, contents), ports.later_than(placed.last).clock()
+    made = record_of(writer, intent, placed.digest, contents.version, options, now)
+    writer.write(placed.manifest, replace(made, previous=hold.digest, recovered=True, rolled_back=True))
 
 
-def rollback_record(shown: Rollback, options: Digest, signer: Signer, ports: Ports, intent: Intent) -> Record:
-    """Return the record of a rollback to what has these options; the content that it had from Git is its own again."""
+def sign_rollback(shown: Rollback, options: Digest, writer: RecordWriter, ports: Ports, intent: Intent) -> bytes:
+    """Return the signed record of a rollback to what has these options; content that it had from Git is its own again.
+
+    Raises:
+        SigningError: it cannot be signed.
+    """
     ledger = ports.ledger(shown.channel)
     now = ports.later_than(shown.hold.at if shown.hold else None).clock()
     had = [record.content for record in ledger.records(shown.target)] if ledger else []
@@ -169,22 +163,14 @@ def rollback_record(shown: Rollback, options: Digest, signer: Signer, ports: Por
         ports.say(
             f"merges before {now:%Y-%m-%d %H:%M:%S} UTC, by the clock of {ports.whose_clock}, approve nothing now"
         )
-    return Record(
-        channel=channel_name(ports.registry, shown.channel),
-        digest=shown.target,
+    made = replace(
+        record_of(writer, intent, shown.target, shown.target_version, options, now),
         previous=shown.base,
-        version=shown.target_version,
-        tag=immutable_tag(shown.target_version, shown.target),
-        by=str(signer.who),
-        at=now,
-        proof=None,
-        options=options,
-        run=intent.run.url or None,
-        source=intent.run.source,
         approval=intent.approval,
         rolled_back=True,
         content=_back_again(content, shown, ledger, now) if content and ledger else None,
     )
+    return writer.sign(made)
 
 
 def _back_again(content: RecordedContent, shown: Rollback, ledger: Ledger, now: datetime) -> RecordedContent:
