@@ -19,7 +19,7 @@ from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.evidence import Address, CommitStatus, Report
 from ci_automation.flows.planning.promotion import Promotion
-from ci_automation.flows.waves import in_waves
+from ci_automation.flows.promote import in_waves
 from ci_automation.net.network import Network
 from ci_automation.net.services import Exchange
 from ci_automation.net.waiting import Patience

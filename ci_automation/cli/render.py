@@ -9,7 +9,7 @@ from ci_automation.cli.output import print_json, progress
 from ci_automation.cli.parameters import COMMON, takes
 from ci_automation.cli.places import release_source, upstream
 from ci_automation.flows.ports import Ports
-from ci_automation.flows.render import render_release
+from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version

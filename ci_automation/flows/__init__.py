@@ -26,7 +26,6 @@ __all__ = [
     "prune",
     "publication",
     "release_folder",
-    "render",
     "rendering",
     "rollback",
     "setup",
@@ -35,6 +34,5 @@ __all__ = [
     "update_and_ask",
     "verify",
     "watch",
-    "waves",
     "workspace",
 ]

@@ -13,12 +13,11 @@ from ci_automation.flows.carry_out import settle_version_tags
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.observe import Trust, observe
 from ci_automation.flows.planning.findings import first_findings
-from ci_automation.flows.planning.images import pinned_components
+from ci_automation.flows.planning.step import Wanted, make
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
-from ci_automation.flows.rendering.proof import UnprovenRendering, rendering
-from ci_automation.flows.rendering.upstream import fetch
-from ci_automation.flux.artifact import PUSHED, Recipe, compose, compose_pushed
+from ci_automation.flows.rendering.proof import UnprovenRendering
+from ci_automation.flux.artifact import PUSHED, compose_pushed
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision, decide, reasons
@@ -125,24 +124,22 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
     """
     require_signer(ports, intent)
     options = Options().with_flags(intent.flags)
-    ports.say(f"rendering {version}")
-    release = fetch(version, ports)
     path = intent.components_file or COMPONENTS_PATH
     overlay = beside_components(intent.overlay or Tree(()), path)
-    made = rendering(release, options, ports)
-    if made.proof is Proof.NONE and not intent.unsafe_unproven_rendering:
-        raise UnprovenRendering(version, made.detail)
-    components = pinned_components(made.text, ports) if intent.pin_images else made.text
-    recipe = Recipe(version, release.commit, release.bundle.digest, options, components, overlay, path)
-    composed = compose(recipe)
+    made = make(Wanted(version, options, overlay, bool(intent.pin_images)), path, ports)
+    if made.rendering.proof is Proof.NONE and not intent.unsafe_unproven_rendering:
+        raise UnprovenRendering(version, made.rendering.detail)
+    composed = made.composed
     present = ports.registry.resolve(channel)
     if present not in {None, composed.digest}:
         raise ChannelExists(channel, present)
-    findings = Findings() if present else first_findings(recipe, ports, intent)
+    findings = Findings() if present else first_findings(composed.recipe, ports, intent)
     taken = findings.taken()
     if refused := [it for it in findings.ranked_hazards() if taken.hazard(it) == Decision.REFUSED]:
         raise FirstRefused(channel, refused)
-    publication = Publication(channel, None, version, composed, release, made.proof, recovered=present is not None)
+    publication = Publication(
+        channel, None, version, composed, made.release, made.rendering.proof, recovered=present is not None
+    )
     return FirstArtifact(publication, options, path, findings)
 
 

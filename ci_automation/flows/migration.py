@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from ci_automation.errors import PolicyRefused
 from ci_automation.flows.files import read_folder
-from ci_automation.flows.rendering.proof import rendering
-from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flows.workspace import read_overlay_folder
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.recover import prove_options, recover
@@ -104,7 +103,7 @@ def read_bootstrapped(folder: Path, ports: Ports, intent: Intent, allowed: Migra
     text = tree[COMPONENTS].decode(errors="replace")
     recovered = recover(text)
     ports.say(f"rendering {recovered.version} again to prove its options")
-    expected = rendering(fetch(recovered.version, ports), recovered.options, ports).text
+    expected = render_release(recovered.version, recovered.options, ports).text
     if text != expected and recovered.generated:
         diff = unified_diff(expected, text, f"flux install --export ({recovered.version})", COMPONENTS)
         raise HandEditedComponents(recovered.version, diff, edits_as_patches(expected, text))

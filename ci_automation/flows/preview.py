@@ -15,7 +15,7 @@ from ci_automation.flows.observe import Placed, Trust
 from ci_automation.flows.planning.contents import Contents
 from ci_automation.flows.planning.findings import findings, first_findings
 from ci_automation.flows.planning.plan import make_plan
-from ci_automation.flows.render import render_release
+from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flux.components import inventory, unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, prove_options, recover

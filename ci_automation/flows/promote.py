@@ -6,13 +6,13 @@ there. What is signed is the record of the move. Every step finds out by itself 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.errors import PolicyRefused, VerificationFailed
+from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.planning.promotion import consider, require_signed_for_target
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import PublishedElsewhere
@@ -24,7 +24,7 @@ from ci_automation.policy.hold import still_on
 from ci_automation.records.attached import channel_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -75,6 +75,15 @@ class RecordNotBelieved(VerificationFailed):
         super().__init__(
             f"this run signs its record for {channel} as {signer.trusted}, and the trusted signer is {trusted}"
         )
+
+
+class CircularPromotion(UsageError):
+    """Channels are promoted from one another in a circle, so that none of them is ever rendered."""
+
+    hint = "Remove `promote` from one of them: one channel has to be rendered."
+
+    def __init__(self, channels: Iterable[Reference]) -> None:
+        super().__init__(f"these channels are promoted from one another in a circle: {', '.join(map(str, channels))}")
 
 
 class Promoted(Struct, frozen=True):
@@ -202,3 +211,37 @@ def _record(considered: Considered, approval: Approval | None, writer: RecordWri
         recovered=considered.interrupted,
         content=considered.record.content if considered.record and keeps else None,
     )
+
+
+class Leg(Protocol):
+    """From one channel to another."""
+
+    @property
+    def source(self) -> Reference:
+        """Return where from."""
+        ...
+
+    @property
+    def target(self) -> Reference:
+        """Return where to."""
+        ...
+
+
+L = TypeVar("L", bound=Leg)
+
+
+def in_waves(legs: Iterable[L]) -> tuple[tuple[L, ...], ...]:
+    """Return the legs wave by wave: what a leg starts from was reached by a wave before, or by none of them.
+
+    Raises:
+        CircularPromotion: there is no such order.
+    """
+    left, waves = list(legs), []
+    while left:
+        reached_later = {leg.target for leg in left}
+        wave = tuple(leg for leg in left if leg.source not in reached_later)
+        if not wave:
+            raise CircularPromotion(sorted(reached_later, key=str))
+        waves.append(wave)
+        left = [leg for leg in left if leg.source in reached_later]
+    return tuple(waves)

@@ -18,8 +18,8 @@ from ci_automation.errors import RegistryError
 from ci_automation.flows.apply import TargetDiffers, apply
 from ci_automation.flows.approved import ApprovedDiffers, apply_granted
 from ci_automation.flows.init import FirstRefused, init
-from ci_automation.flows.planning.images import ImageMissing, NobodyToAsk
 from ci_automation.flows.planning.plan import make_plan
+from ci_automation.flows.planning.step import ImageMissing, NobodyToAsk
 from ci_automation.flows.rendering.rederive import rederive
 from ci_automation.flows.update import NotOurs, update
 from ci_automation.flows.verify import pull

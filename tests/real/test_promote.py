@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.init import init
 from ci_automation.flows.planning.promotion import Promotion
-from ci_automation.flows.promote import promote
+from ci_automation.flows.promote import in_waves, promote
 from ci_automation.flows.update import update
-from ci_automation.flows.waves import in_waves
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.records.ledger import Ledger

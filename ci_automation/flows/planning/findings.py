@@ -90,7 +90,7 @@ def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Find
     """Return the impact on clusters of a channel that goes from `old` to `new`, and the verdicts of the gates."""
     impact = impact_of(old, new, ports, intent)
     content = Content(
-        removed=tuple(sorted(inventory(old.components) - inventory(new.components))),
+        removed=lost(old.components, new.components),
         removal_allowed=intent.allow_removal,
         options_changed=changed_flags(old, new),
         overlay_changed=changed_files(old.overlay, new.overlay),
@@ -111,6 +111,11 @@ def first_findings(new: StepSide, ports: Ports, intent: Intent) -> Findings:
     verdicts = content_verdicts(content, Situation(new.version, intent.policy, intent.now))
     gates = tuple(verdict for verdict in verdicts if verdict.gate not in _OF_TWO)
     return Findings(hazards=impact.hazards, gates=gates, nothing_before=True, rights=impact.rights)
+
+
+def lost(old: str, new: str) -> tuple[str, ...]:
+    """Return the controllers and CRDs of one components file that the other one lacks."""
+    return tuple(sorted(inventory(old) - inventory(new)))
 
 
 def changed_flags(old: Chosen, new: Chosen) -> tuple[str, ...]:

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from ci_automation.errors import RegistryError, VerificationFailed
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
 from ci_automation.flows.planning.contents import only_layer, present_version, read_contents
-from ci_automation.flows.planning.findings import findings, first_findings
+from ci_automation.flows.planning.findings import findings, first_findings, lost
 from ci_automation.flows.publication.placement import in_place, place, problem_of, require_still_there
-from ci_automation.flux.components import inventory
 from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
@@ -226,7 +225,7 @@ def _step(considered: Considered, before: Observed, old: Contents, new: Contents
         release=considered.digest,  # the digest is taken as it is: no release is fetched
         proof=(considered.moves[-1].proof if considered.moves else None) or Proof.NONE,
         pinned=new.pinned,
-        removed=tuple(sorted(inventory(old.components) - inventory(new.components))),
+        removed=lost(old.components, new.components),
         changes=found.changes,
         hazards=found.hazards,
         pruned=found.pruned,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 
 from ci_automation.errors import Error, ReleaseSourceError
-from ci_automation.flows.rendering.proof import rendering
-from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flux.advisories import Vulnerability, component_versions, fixed_by, vulnerabilities
 from ci_automation.flux.components import controller_images
 from ci_automation.policy.decision import Decision
@@ -59,7 +58,7 @@ def fixes_of_waiting(base: Base, selection: Selection, ports: Ports) -> Mapping[
     found = {}
     for version in sorted(young)[-_MOST:]:
         try:
-            text = rendering(fetch(version, ports), base.options, ports).text
+            text = render_release(version, base.options, ports).text
         except Error:  # a step to it says why
             continue
         found[version] = fixed_in(base, version, text, ports)

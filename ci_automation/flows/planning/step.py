@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.errors import PolicyRefused, RegistryError, VerificationFailed
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning.base import Base
-from ci_automation.flows.planning.findings import changed_files, changed_flags, impact_of
-from ci_automation.flows.planning.images import pinned_components
+from ci_automation.flows.planning.findings import changed_files, changed_flags, impact_of, lost
 from ci_automation.flows.planning.security import fixed_in
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Composed, Recipe, compose
-from ci_automation.flux.components import controller_images, inventory
+from ci_automation.flux.components import controller_images, image_names, pin
 from ci_automation.impact.assess import Impact
+from ci_automation.impact.checks.images import look_up
+from ci_automation.impact.hazard import all_of
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.gates import release_verdicts
@@ -37,6 +39,24 @@ if TYPE_CHECKING:
     from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.decision import Verdict
     from ci_automation.records.notes import Approval, Record
+
+
+class ImageMissing(VerificationFailed):
+    """An image that is not in its registry, so that it can be neither pinned nor pulled."""
+
+    hint = "Copy the images into the mirror first, or give a version or a --registry that has the images."
+
+    def __init__(self, images: Sequence[str]) -> None:
+        super().__init__(f"{all_of(images)} {'is' if len(images) == 1 else 'are'} not there")
+
+
+class NobodyToAsk(PolicyRefused):
+    """Images to pin without a way to look up their digests."""
+
+    hint = "This is a bug in this program. Please report it."
+
+    def __init__(self) -> None:
+        super().__init__("this program cannot look up the digests of the images here")
 
 
 class Rendered(Struct, frozen=True):
@@ -101,7 +121,7 @@ def render_step(
         TemplateMismatch: the release can be rendered neither by us nor by its own flux CLI.
         ImageMissing: an image is to be pinned, and is not there.
     """
-    made = _make(base, wanted, ports)
+    made = _make_on(base, wanted, ports)
     # That edits are dropped, the user accepted; what is impact is what comes on top of that.
     before = replace(base, components=base.unedited or base.components)
     return _judged(base, made, impact_of(before, made.composed.recipe, ports, intent, listed), intent, judge)
@@ -114,7 +134,7 @@ def render_automatic(
 
     As soon as one does not, the rest is not compared, no overlay is built, and no registry is asked for images.
     """
-    made = _make(base, wanted, ports)
+    made = _make_on(base, wanted, ports)
 
     bare = _content(base, made, Impact(), intent)
 
@@ -128,7 +148,7 @@ def render_automatic(
     return rendered if rendered.step.decision is Decision.AUTO else None
 
 
-class _Made(Struct, frozen=True):
+class Made(Struct, frozen=True):
     """Result of a rendering: what was wanted, the release, and the composed artifact."""
 
     wanted: Wanted
@@ -138,8 +158,12 @@ class _Made(Struct, frozen=True):
     fixes: tuple[Vulnerability, ...] = ()  # what the release fixes of the base
 
 
-def _make(base: Base, wanted: Wanted, ports: Ports) -> _Made:
-    """Return what is wanted, rendered to the byte."""
+def make(wanted: Wanted, path: str, ports: Ports) -> Made:
+    """Return what is wanted, rendered to the byte, with its components file at `path`.
+
+    Raises:
+        ComponentMissing, TemplateMismatch, ImageMissing: see `render_step`.
+    """
     ports.say(f"rendering {wanted.version}")
     release = fetch(wanted.version, ports)
     made = rendering(release, wanted.options, ports)
@@ -148,16 +172,41 @@ def _make(base: Base, wanted: Wanted, ports: Ports) -> _Made:
         commit=release.commit,
         release=release.bundle.digest,
         options=wanted.options,
-        components=pinned_components(made.text, ports) if wanted.pinned else made.text,
+        components=_pinned(made.text, ports) if wanted.pinned else made.text,
         overlay=wanted.overlay,
-        path=base.path,
+        path=path,
     )
-    return _Made(wanted, release, made, compose(recipe), fixed_in(base, wanted.version, recipe.components, ports))
+    return Made(wanted, release, made, compose(recipe))
+
+
+def _make_on(base: Base, wanted: Wanted, ports: Ports) -> Made:
+    """Return what is wanted on top of `base`, and what it fixes of that."""
+    made = make(wanted, base.path, ports)
+    return replace(made, fixes=fixed_in(base, wanted.version, made.composed.recipe.components, ports))
+
+
+def _pinned(text: str, ports: Ports) -> str:
+    """Return a components file, as Flux renders it, with the digest behind each image that its registry has now.
+
+    Raises:
+        ImageMissing: an image is not there.
+        RegistryError: the registry does not answer.
+    """
+    if ports.images is None:
+        raise NobodyToAsk
+    names = image_names(text)
+    ports.say(f"looking up the digests of {len(names)} images")
+    found = look_up(names, ports.images)
+    if failure := next((it for it in found.values() if isinstance(it, RegistryError)), None):
+        raise failure
+    if missing := [name for name, digest in found.items() if digest is None]:
+        raise ImageMissing(missing)
+    return pin(text, {name: digest for name, digest in found.items() if digest and not isinstance(digest, Exception)})
 
 
 def _judged(
     base: Base,
-    made: _Made,
+    made: Made,
     impact: Impact,
     intent: Intent,
     judge: Callable[[Decision], JudgedContent] | None = None,
@@ -175,7 +224,7 @@ def _judged(
     return Rendered(step, made.composed, after, made.release, judged)
 
 
-def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts: tuple[Verdict, ...]) -> PlannedStep:
+def _planned(base: Base, made: Made, impact: Impact, content: Content, verdicts: tuple[Verdict, ...]) -> PlannedStep:
     wanted, recipe = made.wanted, made.composed.recipe
     return PlannedStep(
         old_version=base.version,
@@ -190,7 +239,7 @@ def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts
         pinned=wanted.pinned,
         proof=made.rendering.proof,
         images=_changed_images(base.components, recipe.components),
-        added=_inventory(recipe.components, without=base.components),
+        added=lost(recipe.components, base.components),
         removed=content.removed,
         changes=impact.changes,
         hazards=impact.hazards,
@@ -201,7 +250,7 @@ def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts
     )
 
 
-def _verdicts(base: Base, made: _Made, content: Content, intent: Intent) -> tuple[Verdict, ...]:
+def _verdicts(base: Base, made: Made, content: Content, intent: Intent) -> tuple[Verdict, ...]:
     release, composed = made.release.release, made.composed
     situation = intent.situation(base.version, base.holds, {release.version: made.fixes})
     of_release = release_verdicts(release, situation)
@@ -210,10 +259,10 @@ def _verdicts(base: Base, made: _Made, content: Content, intent: Intent) -> tupl
     return (*of_release, *content_verdicts(content, situation))
 
 
-def _content(base: Base, made: _Made, impact: Impact, intent: Intent) -> Content:
+def _content(base: Base, made: Made, impact: Impact, intent: Intent) -> Content:
     """Return what the gates judge of a step besides its release."""
     return Content(
-        removed=_inventory(base.components, without=made.composed.recipe.components),
+        removed=lost(base.components, made.composed.recipe.components),
         removal_allowed=intent.allow_removal,
         options_changed=changed_flags(base, made.wanted),
         overlay_changed=changed_files(base.overlay, made.wanted.overlay),
@@ -226,11 +275,6 @@ def _content(base: Base, made: _Made, impact: Impact, intent: Intent) -> Content
         hazards=impact.hazards,
         cleared=impact.cleared,
     )
-
-
-def _inventory(components: str, *, without: str) -> tuple[str, ...]:
-    """Return the controllers and CRDs of one components file that the other one lacks."""
-    return tuple(sorted(inventory(components) - inventory(without)))
 
 
 def _changed_images(old: str, new: str) -> tuple[ImageChange, ...]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.flows.planning.images import ImageMissing
 from ci_automation.flows.planning.plan import Planned, passed_over
-from ci_automation.flows.planning.step import Wanted, apart, render_automatic, render_step, wanted_content
+from ci_automation.flows.planning.step import ImageMissing, Wanted, apart, render_automatic, render_step, wanted_content
 from ci_automation.flows.rendering.proof import FlagsNotRendered
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.options import UnknownFlag

@@ -13,8 +13,7 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.planning.contents import read_shown, read_tree
-from ci_automation.flows.rendering.proof import rendering
-from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flux.recover import recover
 from ci_automation.records.ledger import Ledger
 from ci_automation.report.adoption import AdoptedFile, Adoption, difference
@@ -57,7 +56,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     _require_clear_names(tree)
     path = tree.components_path(intent.components_file)
     recovered = recover(tree[path].decode(errors="replace"))
-    upstream = rendering(fetch(recovered.version, ports), recovered.options, ports).text
+    upstream = render_release(recovered.version, recovered.options, ports).text
     signed, before = _last_signed(observed, ports)
     overlay, known = tree.without(path).by_path, {name: file for name, file in before.by_path.items() if name != path}
     return Adoption(

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.errors import Error, VerificationFailed
-from ci_automation.flows.rendering.upstream import find_artifact
+from ci_automation.flows.rendering.upstream import fetch, find_artifact
 from ci_automation.flux.bundle import LIMITS
 from ci_automation.flux.options import UnknownFlag
 from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, is_known, unexercised
@@ -81,6 +81,11 @@ def rendering(release: FetchedRelease, options: Options, ports: Ports) -> Render
         except Error as error:  # whatever it is, there is no proof then
             failures.append(str(error))
     return Rendering(render(release.bundle, version, options), Proof.NONE, "; ".join(failures))
+
+
+def render_release(version: Version, options: Options, ports: Ports) -> Rendering:
+    """Return the components file of `version`, as `flux install --export` prints it, and what proves it."""
+    return rendering(fetch(version, ports), options, ports)
 
 
 def _calibrated(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:
