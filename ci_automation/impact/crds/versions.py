@@ -43,7 +43,6 @@ class CrdVersion(Struct, frozen=True):
     name: _VersionName
     served: bool
     storage: bool
-    deprecated: bool = False
 
 
 class Crd(Struct, frozen=True):

@@ -19,6 +19,7 @@ from ci_automation.impact.overlay.kustomization import (
     read_kustomization,
     text_of,
 )
+from ci_automation.impact.values import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,15 +65,15 @@ def covering(tree: Tree, folder: str | None) -> tuple[str, ...]:
     """
     found = []
     for value in _documents(SYNC, tree[SYNC]) if SYNC in tree.by_path else ():
-        spec = _mapping(value.get("spec"))
+        spec = mapping(value.get("spec"))
         if not text(value.get("apiVersion")).startswith(_OF_GIT) or value.get("kind") != "Kustomization":
             continue
-        if _mapping(spec.get("sourceRef")).get("kind") == "OCIRepository":
+        if mapping(spec.get("sourceRef")).get("kind") == "OCIRepository":
             continue
         path = posixpath.normpath(f"/{text(spec.get('path'))}").lstrip("/")
         inside = folder is None or _is_below(folder, path) or _is_below(path, folder)
         if inside:
-            metadata = _mapping(value.get("metadata"))
+            metadata = mapping(value.get("metadata"))
             found.append(f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))} (path ./{path})")
     return tuple(found)
 
@@ -129,7 +130,7 @@ def _listable(path: str, data: bytes) -> list[Mapping[str, Any]]:
 
 def _inline(it: Kustomization) -> Iterator[Mapping[str, Any]]:
     """Yield the documents of patches that are written into a kustomization."""
-    patches = [_mapping(each).get("patch") for each in listed_at(it.value, "patches")]
+    patches = [mapping(each).get("patch") for each in listed_at(it.value, "patches")]
     for patch in (*patches, *listed_at(it.value, "patchesStrategicMerge")):
         yield from _listable("", text(patch).encode())
 
@@ -138,14 +139,14 @@ def _is_plain(value: Mapping[str, Any]) -> bool:
     items = value.get("items")
     if isinstance(items, list) and any(isinstance(it, dict) and _is_plain(it) for it in items):
         return True
-    held = [*_mapping(value.get("data")).values(), *_mapping(value.get("stringData")).values()]
+    held = [*mapping(value.get("data")).values(), *mapping(value.get("stringData")).values()]
     return value.get("kind") == "Secret" and any(not text(each).startswith(_ENCRYPTED) for each in held)
 
 
 def _generated(it: Kustomization) -> Iterator[tuple[str, bool]]:
     """Yield each file that a generator reads, an empty path for literals, and whether it makes Secrets."""
     for key in _GENERATORS:
-        for entry in map(_mapping, listed_at(it.value, key)):
+        for entry in map(mapping, listed_at(it.value, key)):
             paths = [*listed_at(entry, "envs"), *listed_at(entry, "files"), entry.get("env")]
             yield from ((text(path).rpartition("=")[2], key == _GENERATORS[1]) for path in paths if path)
             if entry.get("literals"):
@@ -177,10 +178,6 @@ def _is_below(path: str, folder: str) -> bool:
     return folder in {"", "."} or path == folder or path.startswith(f"{folder}/")
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def edits_as_patches(expected: str, edited: str) -> str:
     """Return a kustomization's `patches` that make `edited` of `expected`, and what patches cannot do as comments.
 
@@ -206,7 +203,7 @@ def edits_as_patches(expected: str, edited: str) -> str:
 
 
 def _key(value: Mapping[str, Any]) -> tuple[str, str, str]:
-    metadata = _mapping(value.get("metadata"))
+    metadata = mapping(value.get("metadata"))
     return text(value.get("kind")), text(metadata.get("name")), text(metadata.get("namespace"))
 
 

@@ -56,11 +56,10 @@ class Built(Struct, frozen=True):
 
 
 class Preflight(Struct, frozen=True):
-    """Hazards of the overlay, changes of what clusters get, objects that a prune would delete, new ones, and rights."""
+    """Hazards of the overlay, changes of what clusters get, objects that a prune would delete, and rights."""
 
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[ObjectId, ...] = ()
-    added: tuple[ObjectId, ...] = ()
     changes: tuple[Change, ...] = ()
     builds: tuple[Built, ...] = ()
     rights: tuple[FolderRights, ...] = ()
@@ -109,13 +108,13 @@ def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | Non
         if earlier and differing.files:
             sides = BuiltSide(known[each.folder], earlier), BuiltSide(each, now)
             changes |= {change.fingerprint: change for change in built_changes(*sides, differing)}
-    pruned, added = _difference(before, after, first, then)
+    pruned = _pruned(before, after, first, then)
     hazards += _deleted(pruned, before, after, components)
     unique = {hazard.fingerprint: hazard for hazard in map(_in_one_line, hazards)}
     builds = tuple(_built(each, known.get(each.folder), first.get(each.folder), then) for each in after)
     rights = tuple(_folder_rights(each, then[each.folder], new[components]) for each in after)
     rights = rights or (_rights(new[components], ROOT, f"no kustomization lists {components}"),)
-    return Preflight(tuple(unique.values()), pruned, added, tuple(changes.values()), builds, rights)
+    return Preflight(tuple(unique.values()), pruned, tuple(changes.values()), builds, rights)
 
 
 def _folder_rights(each: AppliedFolder, now: FolderOutcome, components: bytes) -> FolderRights:
@@ -255,20 +254,20 @@ def _path(folder: str) -> str:
     return "./" if folder == ROOT else f"./{folder}"
 
 
-def _difference(
+def _pruned(
     before: Sequence[AppliedFolder],
     after: Sequence[AppliedFolder],
     first: Mapping[str, FolderOutcome],
     then: Mapping[str, FolderOutcome],
-) -> tuple[tuple[ObjectId, ...], tuple[ObjectId, ...]]:
-    """Return the objects that are only in what was, and only in what comes; both are seen in the same way."""
+) -> tuple[ObjectId, ...]:
+    """Return the objects that are only in what was; both sides are seen in the same way."""
     if any(outcome.error or outcome.unchecked for outcome in (*first.values(), *then.values())):
         old = {found for each in before for found in each.gathered.ids}
         new = {found for each in after for found in each.gathered.ids}
     else:
         old = {found for outcome in first.values() for found in outcome.ids}
         new = {found for outcome in then.values() for found in outcome.ids}
-    return tuple(sorted(old - new)), tuple(sorted(new - old))
+    return tuple(sorted(old - new))
 
 
 def _deleted(

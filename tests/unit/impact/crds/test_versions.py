@@ -22,7 +22,7 @@ FOUND = {
         "Bucket",
         (
             CrdVersion("v1", served=True, storage=True),
-            CrdVersion("v1beta2", served=True, storage=False, deprecated=True),
+            CrdVersion("v1beta2", served=True, storage=False),
             CrdVersion("v1beta1", served=False, storage=False),
         ),
     ),
