@@ -12,7 +12,8 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_version, tagged_version
 from ci_automation.flux.version import Version
-from ci_automation.records.ledger import holds_in, records_in
+from ci_automation.records.ledger import notes_in
+from ci_automation.records.notes import HoldStatement, Record
 from ci_automation.signing.verify import Unsigned, gather, verify
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from ci_automation.records.notes import HoldStatement, Record
 
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")
@@ -109,8 +109,8 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
         signed=_signed(reference, digest, ports),
         channels=tuple(sorted(name for name in others if tagged_version(name) is None)),
         version_tags=tuple(sorted(name for name in others if tagged_version(name) is not None)),
-        records=records_in(said),
-        holds=holds_in(said),
+        records=notes_in(said, Record),
+        holds=notes_in(said, HoldStatement),
     )
 
 

@@ -6,7 +6,8 @@ signature; in it is a Sigstore bundle over the statement. No cluster needs it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.hold import Hold
 from ci_automation.records import attached
-from ci_automation.records.notes import HoldStatement, InvalidHold, InvalidRecord, Record
+from ci_automation.records.notes import HoldStatement, InvalidNote, Record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 RECORD, HOLD = Record.media_type, HoldStatement.media_type
+N = TypeVar("N", Record, HoldStatement)
 
 
 class ImmutableTagMoved(VerificationFailed):
@@ -72,7 +74,7 @@ class Ledger(Struct, frozen=True):
 
     def all_records(self, digest: Digest) -> tuple[Record, ...]:
         """Return the records of `digest`, of whatever channel, the oldest first."""
-        return records_in(self.said(digest, RECORD))
+        return notes_in(self.said(digest, RECORD), Record)
 
     def records(self, digest: Digest) -> tuple[Record, ...]:
         """Return the records that say that this channel moved to `digest`, the oldest first."""
@@ -150,32 +152,18 @@ class Ledger(Struct, frozen=True):
         return found[-1] if found else None
 
 
-def records_in(said: Iterable[Said]) -> tuple[Record, ...]:
-    """Return the records among signed statements, the oldest first, each signed by the publisher that it names."""
-    found = []
-    for each in said:
-        if each.kind == RECORD:
-            try:
-                record = Record.from_statement(each.statement)
-            except InvalidRecord:
-                continue
-            if record.by == each.by:
-                found.append(record)
-    return tuple(sorted(found, key=lambda record: record.at))
+def notes_in(said: Iterable[Said], kind: type[N]) -> tuple[N, ...]:
+    """Return the records, or the holds, among signed statements, each signed by the publisher that it names.
 
-
-def holds_in(said: Iterable[Said]) -> tuple[HoldStatement, ...]:
-    """Return the holds among signed statements, the oldest first, each signed by the publisher that it names."""
-    found = []
+    The oldest comes first.
+    """
+    found: list[N] = []
     for each in said:
-        if each.kind == HOLD:
-            try:
-                hold = HoldStatement.from_statement(each.statement)
-            except InvalidHold:
-                continue
-            if hold.by == each.by:
-                found.append(hold)
-    return tuple(sorted(found, key=lambda hold: hold.at))
+        if each.kind == kind.media_type:
+            with suppress(InvalidNote):
+                note = kind.from_statement(each.statement)
+                found += [note] if note.by == each.by else []
+    return tuple(sorted(found, key=lambda note: note.at))
 
 
 def holds_on(said: Iterable[Said], channel: str) -> tuple[Hold, ...]:
@@ -187,7 +175,7 @@ def holds_on(said: Iterable[Said], channel: str) -> tuple[Hold, ...]:
 
 
 def _newest_holds(said: Iterable[Said], channel: str) -> tuple[HoldStatement, ...]:
-    found = [it for it in holds_in(said) if it.channel == channel and it.digest != it.refused.digest]
+    found = [it for it in notes_in(said, HoldStatement) if it.channel == channel and it.digest != it.refused.digest]
     newest = {it.refused.digest: it for it in found}
     return tuple(sorted(newest.values(), key=lambda it: it.at))
 
@@ -198,7 +186,7 @@ def _hold(it: HoldStatement) -> Hold:
 
 def left_at(said: Iterable[Said], channel: str) -> datetime | None:
     """Return when a rollback last moved the channel with this name away from the digest, None if none did."""
-    found = [it for it in holds_in(said) if it.channel == channel and it.digest == it.refused.digest]
+    found = [it for it in notes_in(said, HoldStatement) if it.channel == channel and it.digest == it.refused.digest]
     return max((it.moved or it.at for it in found), default=None)
 
 

@@ -36,7 +36,7 @@ from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy, SignatureFormat
 from ci_automation.records import attached
-from ci_automation.records.ledger import ImmutableTagMoved, Ledger, holds_in
+from ci_automation.records.ledger import ImmutableTagMoved, Ledger, notes_in
 from ci_automation.records.notes import Approval, HoldStatement
 from ci_automation.records.writer import HoldNotKept, RecordWriter
 from ci_automation.signing.signer import KeySigner
@@ -688,7 +688,9 @@ class TestLiftingInBadTimes:
             assert (at(world), is_all_signed(world)) == (there, True), request
             lifted(world)
             assert plain(names(world)) == plain(names(undisturbed)), request
-            assert len(holds_in(raw_holds(world, there))) == 2, request  # that it is held, and that it ended
+            assert len(notes_in(raw_holds(world, there), HoldStatement)) == 2, (
+                request
+            )  # that it is held, and that it ended
             assert not is_held(world), request
             scheduled(world)
             assert version_of(world) == MINOR, request
@@ -776,7 +778,7 @@ class TestCrashes:
             repeat(world)
             digest = at(world)
             assert plain(names(world)) == plain(names(undisturbed)), request
-            assert len(holds_in(raw_holds(world, digest))) == 1, request
+            assert len(notes_in(raw_holds(world, digest), HoldStatement)) == 1, request
             moves = [it for it in Ledger(world.registry, CHANNEL, OURS).all_records(digest) if it.rolled_back]
             assert len(moves) == 1, request
             scheduled(world)

@@ -12,7 +12,8 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Placed, Trust
 from ci_automation.flows.publication.adopt import confirm
 from ci_automation.records.attached import channel_name
-from ci_automation.records.ledger import Position, holds_on, left_at, records_in
+from ci_automation.records.ledger import Position, holds_on, left_at, notes_in
+from ci_automation.records.notes import Record
 
 if TYPE_CHECKING:
     from ci_automation.flows.observe import Observed
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.records.ledger import Ledger
-    from ci_automation.records.notes import Record
 
 _ADOPT = "If you moved it, use `update --adopt`, which shows every file first."
 
@@ -67,7 +67,7 @@ def place(observed: Observed, ports: Ports) -> Placed:
         return placed
     registry, name = ports.registry, ledger.name
     said, tags = registry.at_once(partial(ledger.said, observed.digest), partial(registry.tags, observed.channel))
-    found = records_in(said)
+    found = notes_in(said, Record)
     own = [record for record in found if record.channel == name]
     record = own[-1] if own else None
     held, left = holds_on(said, name), left_at(said, name)
