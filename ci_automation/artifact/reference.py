@@ -37,7 +37,7 @@ class InvalidReference(UsageError):
 class OciRepository(Struct, frozen=True):
     """A repository in a registry over HTTP."""
 
-    host: str  # with the port, if it is given
+    host: str  # in lower case, with the port, if it is given: records name it, and hosts have no case
     path: str
 
     @property
@@ -77,7 +77,7 @@ class Reference(Struct, frozen=True):
             InvalidReference: `text` does not follow the distribution project's grammar, or has another scheme.
         """
         if match := _OCI.fullmatch(text):
-            repository: OciRepository | LayoutDirectory = OciRepository(match["host"], match["path"])
+            repository: OciRepository | LayoutDirectory = OciRepository(match["host"].lower(), match["path"])
             _check_host(text, match["host"])
             if len(match["host"]) + 1 + len(match["path"]) > _MAX_NAME:
                 raise InvalidReference(text, f"a name has at most {_MAX_NAME} characters")

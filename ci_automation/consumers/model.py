@@ -59,12 +59,7 @@ class Published(Struct, frozen=True):
             theirs = Reference.parse(text)
         except InvalidReference:
             return False
-        return (
-            isinstance(ours, OciRepository)
-            and isinstance(theirs.repository, OciRepository)
-            and (theirs.tag, theirs.digest) == (None, None)
-            and (theirs.repository.host.lower(), theirs.repository.path) == (ours.host.lower(), ours.path)
-        )
+        return isinstance(ours, OciRepository) and theirs == Reference(ours)
 
 
 class Mention(Struct, frozen=True):

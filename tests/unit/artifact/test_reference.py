@@ -45,8 +45,8 @@ class TestParse:
             pytest.param("oci://[::1]:5000/a:b", Reference(OciRepository("[::1]:5000", "a"), "b"), id="IPv6"),
             pytest.param(
                 "oci://Registry.Example/a__b/c---d/e.f_g:V1",
-                Reference(OciRepository("Registry.Example", "a__b/c---d/e.f_g"), "V1"),
-                id="all separators",
+                Reference(OciRepository("registry.example", "a__b/c---d/e.f_g"), "V1"),
+                id="all separators, and a host with capitals, which has no case",
             ),
             pytest.param(
                 "layout:./out/layout:production",
@@ -119,7 +119,7 @@ class TestParse:
     def test_reads_the_registry_addresses_that_it_writes(
         self, host: str, path: str, tag: str | None, digest: Digest | None
     ) -> None:
-        reference = Reference(OciRepository(host, path), tag, digest)
+        reference = Reference(OciRepository(host.lower(), path), tag, digest)
         assert Reference.parse(str(reference)) == reference
 
     @given(directories, st.none() | tags, st.none() | digests)
