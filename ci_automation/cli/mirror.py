@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _IMAGES = "oci://ghcr.io/fluxcd"
 _SIGNERS = ("public-key", *IDENTITIES)
 _UNVERIFIED = (
-    "Signatures were copied, and NOT verified: nothing said who signs. Flux's own images: "
+    "Signatures were copied as they are, and NOT verified: no option says who signs. Flux's own images: "
     r"--identity-regexp '^https://github\.com/fluxcd/.*$' --issuer https://token.actions.githubusercontent.com"
 )
 

@@ -67,11 +67,15 @@ def mirror_images(way: ImageMirror, ports: Ports, versions: Iterable[Version] = 
 
 def _mirrored(way: ImageMirror, taken: Reference, ports: Ports, known: dict[Digest, Reference]) -> MirroredImage:
     put, sent = _target(way.put, taken), Sent()
-    ports.say(f"copying {taken}")
+    name = _short(f"{taken}")
+    ports.say(f"copying {name}")
     if (digest := way.source.resolve(taken)) is None:
         raise NotFound(str(taken))
     vouched = str(verify(way.source, taken, digest, ports.trusted).by) if ports.trusted else None
-    new = copy_image(ImageCopy(way.source, taken, way.target, put, known, sent, ports.say), digest)
+    new = copy_image(
+        ImageCopy(way.source, taken, way.target, put, known, sent, lambda it: ports.say(f"copying {name}: {it}")),
+        digest,
+    )
     return MirroredImage(put, digest, new, vouched, sent)
 
 

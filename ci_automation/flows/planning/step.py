@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class ImageMissing(VerificationFailed):
     """An image that is not in its registry, so that it can be neither pinned nor pulled."""
 
-    hint = "Copy the images into the mirror first, or give a version or a --registry that has the images."
+    hint = "Copy the images there with `mirror --images` first, or give a version or a --registry that has the images."
 
     def __init__(self, images: Sequence[str]) -> None:
         super().__init__(f"{all_of(images)} {'is' if len(images) == 1 else 'are'} not there")

@@ -197,7 +197,7 @@ class ImageCopy(_Copy, frozen=True):
         if descriptor.size <= _SMALL:
             self.target.put_blob(self.put, self.source.blob(self.taken, descriptor))
             return Sent(descriptor.size)
-        self.say(f"copying {descriptor.size >> 20} MiB of {self.taken.repository}")
+        self.say(f"a layer of {descriptor.size >> 20} MiB")
         with tempfile.TemporaryFile() as file:
             self.source.fetch_blob(self.taken, descriptor, file)
             self.target.send_blob(self.put, descriptor, file)
