@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.index import parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, Manifest
@@ -14,7 +15,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.flows.mirror_images import ImageMirror, mirror_images
 from ci_automation.flows.ports import Ports
-from ci_automation.flows.publication.copy import OtherImage, TooManyImages
+from ci_automation.flows.publication.copy import ImageTooLarge, OtherImage
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
@@ -199,14 +200,18 @@ def test_what_is_missing_or_damaged_at_the_source_gets_no_tag(upstream: InMemory
         mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases)
 
 
-@pytest.mark.parametrize("kind", ["many", "deep"])
-def test_there_is_an_end_to_an_index(upstream: InMemoryRegistry, releases: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["many", "deep", "large"])
+def test_there_is_an_end_to_an_image(upstream: InMemoryRegistry, releases: Path, kind: str) -> None:
     at, edge = reference(UPSTREAM, IMAGES[0]), InMemoryRegistry()
     listed: Manifest | Index = image(upstream, at, b"one")
-    for _ in range(3 if kind == "deep" else 1):
+    if kind == "large":
+        layer = replace(listed.parts[1], size=9 << 30)
+        listed = Manifest.build(listed.parts[0], (layer,))
+        upstream.put_manifest(at, listed)
+    for _ in range({"deep": 3, "many": 1, "large": 0}[kind]):
         listed = index_of(*([listed] * (1 if kind == "deep" else 65)))
         upstream.put_manifest(at, listed)
-    with pytest.raises(TooManyImages):
+    with pytest.raises(ImageTooLarge):
         mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases)
     assert edge.resolve(reference(EDGE, IMAGES[0])) is None
 

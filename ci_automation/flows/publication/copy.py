@@ -31,6 +31,7 @@ _ATTEMPTS = 3
 _AT_ONCE = 4  # blobs
 _SMALL = 1 << 20  # bytes, which fit into memory
 _MAX_IMAGES, _DEPTH = 64, 2  # of an index, which may list others
+_MAX_IMAGE_BYTES = 8 << 30
 
 
 class TooManyReferrers(RegistryError):
@@ -45,13 +46,14 @@ class TooManyReferrers(RegistryError):
         super().__init__(f"{number} manifests refer to {reference}; a run copies at most {_MAX_REFERRERS}")
 
 
-class TooManyImages(RegistryError):
-    """An index lists more images than any image has platforms, or indexes within indexes."""
+class ImageTooLarge(RegistryError):
+    """An image has more platforms or bytes than any controller's, or indexes within indexes."""
 
     hint = "Check that the address is that of an image. If it is, copy it by hand."
 
     def __init__(self, reference: Reference) -> None:
-        super().__init__(f"{reference} lists more than {_MAX_IMAGES} images, or images more than {_DEPTH} levels deep")
+        limits = f"{_MAX_IMAGES} platforms, {_DEPTH} levels of indexes or {_MAX_IMAGE_BYTES >> 30} GiB"
+        super().__init__(f"{reference} has more than {limits}")
 
 
 class OtherImage(Conflict):
@@ -159,7 +161,7 @@ class ImageCopy(_Copy, frozen=True):
         content, at = self.source.stored(self.taken.at_digest(digest)), self.put.at_digest(digest)
         if isinstance(content, Index):
             if depth == _DEPTH or len(content.manifests) > _MAX_IMAGES:
-                raise TooManyImages(self.taken.at_digest(digest))
+                raise ImageTooLarge(self.taken.at_digest(digest))
             for each in content.manifests:
                 self.image(each.digest, depth + 1)
         there = self.target.resolve(at) is not None and not isinstance(self.put.repository, LayoutDirectory)
@@ -181,6 +183,8 @@ class ImageCopy(_Copy, frozen=True):
     def blobs(self, manifest: Manifest) -> None:
         """Have the blobs of a manifest in the target's repository, a few at a time; none of them is held in memory."""
         side = self.source if isinstance(self.put.repository, LayoutDirectory) else self.target
+        if self.sent.bytes + sum(each.size for each in manifest.parts) > _MAX_IMAGE_BYTES:
+            raise ImageTooLarge(self.taken.at_digest(manifest.digest))
         wanted = iter({each.digest: each for each in manifest.parts}.values())
         while some := tuple(islice(wanted, _AT_ONCE)):
             for took in side.at_once(*(partial(self._blob, each) for each in some)):
@@ -234,7 +238,7 @@ def copy_image(way: ImageCopy, digest: Digest) -> bool:
     Raises:
         NotFound: it is not there, or not whole.
         OtherImage: the tag names another image.
-        TooManyImages, TooManyReferrers: no image has so many.
+        ImageTooLarge, TooManyReferrers: no image has so many platforms, bytes or referrers.
         SignaturesUnreadable: both have so many signatures that together nobody would read them.
     """
     if (found := way.target.resolve(way.put)) not in {None, digest}:
