@@ -192,26 +192,17 @@ def clusters(configured: ClustersConfig | None, given: Arguments, open_artifact:
         InvalidKubernetes: --kubernetes is no version, and no range of them.
         UnreadablePlace, InvalidSnapshot: what is named cannot be used.
     """
+    from ci_automation.config.model import ClustersConfig
     from ci_automation.impact.check import Clusters, KubernetesRange
 
-    kubernetes = KubernetesRange.parse(given.kubernetes) if given.kubernetes else None
-    if configured is None and not (given.cluster_snapshot or given.objects):
+    stated = configured or ClustersConfig()
+    kubernetes = KubernetesRange.parse(given.kubernetes) if given.kubernetes else stated.kubernetes
+    snapshots, objects = (*stated.snapshots, *given.cluster_snapshot), (*stated.objects, *given.objects)
+    if not (snapshots or objects):
         return Clusters(kubernetes)
-    from msgspec.structs import replace
-
-    from ci_automation.config.model import ClustersConfig
     from ci_automation.flows.clusters import read_clusters
 
-    stated = configured or ClustersConfig()
-    return read_clusters(
-        replace(
-            stated,
-            kubernetes=kubernetes or stated.kubernetes,
-            snapshots=(*stated.snapshots, *given.cluster_snapshot),
-            objects=(*stated.objects, *given.objects),
-        ),
-        open_artifact,
-    )
+    return read_clusters(ClustersConfig(kubernetes, snapshots, objects), open_artifact)
 
 
 def kustomize() -> Kustomize | None:

@@ -79,3 +79,11 @@ def test_a_check_without_a_newer_release_knows_few_modules_of_ours(desk: Desk) -
     desk.init(version="v2.99.4")
     own = {name for name in loaded(desk, "check", CHANNEL, *TRUSTED) if name.startswith(OURS)}
     assert len(own) <= 80
+
+
+def test_a_check_by_a_configuration_reads_that_and_no_more(desk: Desk) -> None:
+    desk.init(version="v2.99.4")
+    desk.config(f"version: 1\nartifacts: [{{name: production, url: '{CHANNEL}'}}]\n")
+    found = loaded(desk, "check", "production", *TRUSTED)
+    never = GITHUB | MAKING | SIGSTORE | NETWORK | {f"{OURS}flows.clusters", f"{OURS}impact.parts"}
+    assert sorted(found & never) == []
