@@ -162,4 +162,5 @@ def as_shown(name: str, done: Promoted) -> PromotionShown:
         reasons=found.reasons,
         findings=found.findings,
         done=done.done,
+        notes=found.notes,
     )

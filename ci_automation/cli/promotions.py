@@ -18,6 +18,7 @@ from ci_automation.cli.wiring import NothingNamed, reading, target
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.evidence import Address, CommitStatus, Report
+from ci_automation.flows.planning.git_content import rules_of
 from ci_automation.flows.planning.promotion import Promotion
 from ci_automation.flows.promote import in_waves
 from ci_automation.net.network import Network
@@ -162,7 +163,9 @@ def _planned(
     try:
         evidence = tuple(_evidence(each, given) for each in configured.evidence) if configured else ()
         origin = _origin(source, goal.ports, given)
-        wish: Promotion | Error = Promotion(reference, origin, goal.channel, goal.ports, goal.intent, after, evidence)
+        rules = rules_of(goal.configured) if goal.configured else None
+        ends = reference, origin, goal.channel, goal.ports
+        wish: Promotion | Error = Promotion(*ends, goal.intent, after, evidence, rules)
     except Error as error:
         wish = error
     return PlannedPromotion(goal.name, goal, reference, wish, _name(reference, given))

@@ -183,7 +183,7 @@ def promote_and_ask(promotion: Promotion, approvals: Approvals | None, *, thorou
         if waits and (step := considered.step):
             promotion.ports.say(f"asking for approval of {considered.version}")
             plan = Plan(promotion.target, step.old_version, step.base, (step,))
-            return replace(progress, asked=approvals.ask(Question(plan, step)))
+            return replace(progress, asked=approvals.ask(Question(plan, step, considered.notes)))
         soaks = any(gate.gate == "soak" and gate.decision is Decision.WAIT for gate in considered.gates)
         if thorough or soaks or done.done:
             approvals.withdraw(f"{considered.sentence} does not wait for approval now")

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ci_automation.policy.decision import Decision
 from ci_automation.report.changes import text_parts
+from ci_automation.report.notes import notes_hint, notes_text
 from ci_automation.report.text import MarkedLine, Table, plain_text
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
     from ci_automation.report.findings import Findings
+    from ci_automation.report.notes import ReleaseNotes
     from ci_automation.report.text import Part
 
 _WORDS = {
@@ -41,6 +43,7 @@ class PromotionShown(Struct, frozen=True):
     reasons: tuple[str, ...]
     findings: Findings
     done: bool
+    notes: tuple[ReleaseNotes, ...] = ()
 
     @property
     def word(self) -> str:
@@ -58,6 +61,7 @@ class PromotionShown(Struct, frozen=True):
             "decision": str(self.decision),
             "reasons": list(self.reasons),
             "changed": self.done,
+            "releaseNotes": [each.to_json() for each in self.notes],
             **self.findings.to_json(),
         }
 
@@ -82,3 +86,5 @@ def promotion_parts(shown: PromotionShown, *, every: bool = False) -> Iterator[P
         yield MarkedLine(plain_text(f"  {reason}").replace("\n", " "))
     if shown.digest:
         yield from text_parts(shown.findings, every=every)
+    if said := notes_text(shown.notes) if every else notes_hint(shown.notes):
+        yield from map(MarkedLine, said.splitlines())

@@ -903,7 +903,13 @@ def test_the_stricter_rules_judge_a_promotion_too_that_replaces_the_folder(scene
     configure(scene, "{via: pull-request, approvals: 1}")
     before = first_content(scene)
     promoted_from_staging(scene, MINOR)
-    assert scene.run().outputs["pending-decision"] == "approval"
+    ran = scene.run()
+    changed = "the rules changed since the content of the channel was approved: approvals (1 -> 0)"
+    assert ran.outputs["pending-decision"] == "approval"
+    assert changed in ran.outputs["pending-reasons"]
+    assert changed in scene.fleet.pulls[-1].body.replace("\\", "").replace("&gt;", ">")
+    shown = dispatch(scene, "promote", artifact="production").show()
+    assert changed in shown.summary, shown.summary
     later(scene)
     scene.fleet.merge(scene.fleet.pulls[-1].number, "ada")
     ran = scene.run()

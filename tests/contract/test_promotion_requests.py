@@ -75,6 +75,8 @@ def waves(scene: Scene) -> Scene:
 
 def test_a_minor_is_asked_for_and_its_merge_promotes_exactly_that(waves: Scene) -> None:
     base = at(waves)
+    listed = waves.folder / "releases/releases.json"
+    listed.write_text(json.dumps([{**it, "body": "Migrate all Alerts."} for it in json.loads(listed.read_bytes())]))
     asked = hour(waves)
     target = waves.channel
     assert told(asked, "production")["target-version"] == MINOR
@@ -82,7 +84,8 @@ def test_a_minor_is_asked_for_and_its_merge_promotes_exactly_that(waves: Scene) 
     assert (told(asked)["pending-base-digest"], told(asked)["pending-digest"]) == (base, target)
     pull = request_of(waves)
     assert pull.title == f"Flux {MINOR} for live (promotion, minor, from {FIRST})"
-    for part in (base, target, "a minor release needs approval", "layout:registry:production"):
+    notes = f"Upstream's release notes of {MINOR}"
+    for part in (base, target, "a minor release needs approval", "layout:registry:production", notes, "Migrate all"):
         assert part in pull.body
     assert "nothing is rendered" in pull.body
     before = len(waves.forge.requests)

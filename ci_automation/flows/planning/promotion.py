@@ -8,24 +8,27 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ci_automation.errors import RegistryError, VerificationFailed
+from ci_automation.approval.content import changed_rules
+from ci_automation.errors import Error, RegistryError, VerificationFailed
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
 from ci_automation.flows.planning.contents import only_layer, present_version, read_contents
 from ci_automation.flows.planning.findings import findings, first_findings, lost
 from ci_automation.flows.publication.placement import in_place, place, problem_of, require_still_there
 from ci_automation.flux.proof import Proof
-from ci_automation.policy.decision import Decision, decide, reasons
+from ci_automation.policy.decision import Decision, Verdict, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.plan import PlannedStep
 from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_verdicts
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
+from ci_automation.report.notes import notes_between
 from ci_automation.signing.cluster import require_accepted
 from ci_automation.signing.trust import TrustedIdentities
 from ci_automation.signing.verify import ForeignSignature, examine, gather, verify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
@@ -35,10 +38,11 @@ if TYPE_CHECKING:
     from ci_automation.flows.planning.contents import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
-    from ci_automation.policy.decision import Verdict
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.content import ApprovedRules
     from ci_automation.records.notes import Record
     from ci_automation.registry.port import Registry
+    from ci_automation.report.notes import ReleaseNotes
     from ci_automation.signing.trust import Trusted
 
 
@@ -82,6 +86,7 @@ class Promotion(Struct, frozen=True):
     intent: Intent
     after: timedelta = timedelta()
     evidence: tuple[Evidence, ...] = ()
+    rules: ApprovedRules | None = None  # under which content of the target is approved now
 
 
 class Considered(Struct, frozen=True):
@@ -99,6 +104,7 @@ class Considered(Struct, frozen=True):
     record: Record | None = None  # that says so
     interrupted: bool = False  # the target is there already, and no record says that it was promoted
     step: PlannedStep | None = None  # None: the target has nothing yet, or there is nothing to do
+    notes: tuple[ReleaseNotes, ...] = ()  # of the releases on the way, where a person decides
 
     @property
     def digest(self) -> Digest:
@@ -165,7 +171,19 @@ def consider(promotion: Promotion) -> Considered:
     held = there.holds(before.digest) if before else ()
     considered = replace(considered, moves=moves, holds=held, last=last, record=record)
     considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
-    return replace(considered, step=_step(considered, before, old, contents) if before and old else None)
+    step = _step(considered, before, old, contents) if before and old else None
+    return replace(considered, step=step, notes=_notes(step, promotion.ports))
+
+
+def _notes(step: PlannedStep | None, ports: Ports) -> tuple[ReleaseNotes, ...]:
+    """Return upstream's notes for a person who decides; a promotion needs no releases, and works without them."""
+    if step is None or step.decision is not Decision.APPROVAL or step.old_version >= step.new_version:
+        return ()
+    try:
+        return notes_between(ports.releases.list(step.old_version), step.old_version, step.new_version)
+    except Error as error:
+        ports.say(f"the release notes cannot be read: {error}")
+        return ()
 
 
 def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bool:
@@ -207,7 +225,17 @@ def _findings(considered: Considered, old: Contents | None, new: Contents) -> Fi
     current = old.version if old else None
     goal = Goal(current, intent.policy, intent.now, promotion.after, paused=intent.paused)
     found = findings(old, new, promotion.ports, intent) if old else first_findings(new, promotion.ports, intent)
-    return replace(found, gates=(*promotion_verdicts(candidate, goal), _held(considered), *found.gates))
+    gates = (*promotion_verdicts(candidate, goal), _held(considered), *_rules(considered, old, new), *found.gates)
+    return replace(found, gates=gates)
+
+
+def _rules(considered: Considered, old: Contents | None, new: Contents) -> Iterator[Verdict]:
+    """Yield how the rules changed since the content of the target was approved, where the promotion replaces it."""
+    had, rules = considered.record.content if considered.record else None, considered.promotion.rules
+    if had is None or rules is None or old is None:
+        return
+    if (old.options, old.pinned, old.overlay.digest()) != (new.options, new.pinned, new.overlay.digest()):
+        yield from (Verdict("merge", Decision.APPROVAL, it, had.commit) for it in changed_rules(had.rules, rules))
 
 
 def _step(considered: Considered, before: Observed, old: Contents, new: Contents) -> PlannedStep:

@@ -11,6 +11,7 @@ from ci_automation.flux.version import Version
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.report.findings import Findings
+from ci_automation.report.notes import ReleaseNotes
 from ci_automation.report.promotion import PromotionShown, promotion_parts, promotions_table
 from ci_automation.report.text import MarkedLine
 
@@ -91,3 +92,10 @@ def test_programs_are_told_all_of_it() -> None:
     assert (told["decision"], told["reasons"], told["changed"]) == (str(Decision.WAIT), [SOAKS.reason], False)
     assert [hazard["fingerprint"] for hazard in told["hazards"]] == [CERTAIN.fingerprint]
     assert NOTHING.to_json()["from"] == NOTHING.to_json()["to"] == {"version": "", "digest": ""}
+
+
+def test_the_notes_of_the_releases_on_the_way_are_told() -> None:
+    shown = replace(SHOWN, notes=(ReleaseNotes(NEW, ("Migrate all Alerts.",), "Migrate all Alerts."),))
+    assert "Release notes: 1 line says what may break (-v shows them)." in text(shown)
+    assert "Migrate all Alerts." in "\n".join(str(it) for it in promotion_parts(shown, every=True))
+    assert shown.to_json()["releaseNotes"][0]["version"] == str(NEW)
