@@ -688,9 +688,8 @@ class TestLiftingInBadTimes:
             assert (at(world), is_all_signed(world)) == (there, True), request
             lifted(world)
             assert plain(names(world)) == plain(names(undisturbed)), request
-            assert len(notes_in(raw_holds(world, there), HoldStatement)) == 2, (
-                request
-            )  # that it is held, and that it ended
+            # That it is held, and that it ended.
+            assert len(notes_in(raw_holds(world, there), HoldStatement)) == 2, request
             assert not is_held(world), request
             scheduled(world)
             assert version_of(world) == MINOR, request
