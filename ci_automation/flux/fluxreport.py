@@ -75,9 +75,11 @@ def parse_reports(data: bytes) -> tuple[FluxReport, ...]:
     try:
         value = json.decode(data if len(data) <= MAX_REPORT_BYTES else b"")
         items = value["items"] if isinstance(value, dict) and "items" in value else [value]
-        found = convert(items, Annotated[tuple[_Object, ...], Meta(min_length=1)])
+        found = convert(items, tuple[_Object, ...])
     except ValidationError as error:
         raise InvalidReport(str(error)) from None
     except (ValueError, RecursionError):
         raise InvalidReport("it is not JSON, or too large") from None
+    if not found:
+        raise InvalidReport("there is no object in it")
     return tuple(each.report for each in found)

@@ -118,8 +118,9 @@ def _crd(name: object, spec: object) -> Crd:
     try:
         crd = convert({**mapping(spec), "name": name, "kind": at(at(spec, "names"), "kind")}, Crd)
     except ValidationError as error:
+        where = str(error).rpartition(" - at ")[2]
         raise UnreadableCrds(
-            f"the definition {str(name)[:80]!r} is not complete, or has no proper names ({error})"
+            f"the definition {str(name)[:80]!r} is not complete, or has no proper names: {where}"
         ) from None
     if len(crd.names) != len(crd.versions) or sum(version.storage for version in crd.versions) != 1:
         raise UnreadableCrds(f"{crd.name} has a version twice, or not exactly one that objects are stored in")
