@@ -37,6 +37,7 @@ RUN /tools/bin/python -m pip --python /opt/venv/bin/python install --quiet --dis
 
 FROM tools AS project
 COPY pyproject.toml README.md ./
+COPY workflows workflows
 COPY ci_automation ci_automation
 RUN /tools/bin/python -m pip wheel --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /tools/bin/python -m pip --python /opt/venv/bin/python install --quiet --disable-pip-version-check --no-index --no-deps --no-compile --no-warn-script-location --root /project /wheels/*.whl \

@@ -50,7 +50,16 @@ runroot = "{folder}/run"
 BUILD = 900.0
 RUN = 120.0
 # What the image is made from, as `.dockerignore` has it.
-SOURCES = ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "requirements", "ci_automation", "image")
+SOURCES = (
+    "Dockerfile",
+    ".dockerignore",
+    "pyproject.toml",
+    "README.md",
+    "requirements",
+    "ci_automation",
+    "workflows",
+    "image",
+)
 # The variables of whoever runs the tests that a program here may see.
 KEPT = ("PATH", "TMPDIR")
 
