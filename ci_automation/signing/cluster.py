@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.errors import VerificationFailed
+from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.version import Version
 from ci_automation.signing.trust import TrustedIdentities
 from ci_automation.signing.verify import examine
@@ -76,8 +77,16 @@ def cluster_table(evidence: Signatures, trusted: Trusted) -> tuple[Row, ...]:
 def judge_cluster(findings: SignatureFindings, trusted: Trusted, flux: Version) -> Judgement:
     """Return whether a cluster with this version of Flux accepts the artifact.
 
-    Its `OCIRepository` names the trusted signers: all keys in one Secret, or the identities as `matchOIDCIdentity`.
+    Its `OCIRepository` names the trusted signers: all keys in one Secret, or the identities as `matchOIDCIdentity`. A
+    team's own manifests, whose version is none of Flux's, have to be accepted by each Flux that reads bundles.
     """
+    has_own_root = isinstance(trusted, TrustedIdentities) and trusted.root.custom
+    of_pushed = (FIRST_WITH_OWN_ROOT,) if has_own_root else (_READS_REKOR_2, _READS_NO_ENVELOPES)
+    judged = [_judged(findings, trusted, each) for each in (of_pushed if flux == PUSHED else (flux,))]
+    return next((it for it in judged if not it.accepted), judged[-1])
+
+
+def _judged(findings: SignatureFindings, trusted: Trusted, flux: Version) -> Judgement:
     bundles = tuple(each for each in findings.bundles if _is_read(each, flux))
     if isinstance(trusted, TrustedIdentities):
         if trusted.root.custom and flux < FIRST_WITH_OWN_ROOT:

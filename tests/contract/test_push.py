@@ -22,6 +22,9 @@ from ci_automation.flows.verify import pull
 from ci_automation.flux.artifact import PUSHED
 from ci_automation.policy.model import Policy
 from ci_automation.records.ledger import Ledger
+from ci_automation.signing import bundle
+from ci_automation.signing.cluster import ClusterWouldRefuse
+from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import Unsigned, verify
 from tests.contract.interference import Killed, interfere
@@ -60,6 +63,20 @@ def world() -> World:
     made = World()
     pushed(made)
     return made
+
+
+def test_a_bundle_that_hides_the_signature_keeps_the_channel_where_it_is(world: World) -> None:
+    before, elsewhere = world.registry.resolve(CHANNEL), World()
+    wanted = pushed(elsewhere, "two").digest
+    manifest = elsewhere.registry.manifest(CHANNEL)
+    for layer in (*manifest.layers, manifest.config):
+        world.registry.put_blob(CHANNEL, elsewhere.registry.blob(CHANNEL, layer))
+    world.registry.put_manifest(CHANNEL.at_digest(wanted), manifest)
+    raw = KeySigner(signing_key("theirs")).sign_statement(bundle.statement(wanted))
+    bundle.attach_bundle(world.registry, CHANNEL, wanted, raw, bundle.SIGNATURE_PREDICATE)
+    with pytest.raises(ClusterWouldRefuse, match="a bundle that does not match hides"):
+        pushed(world, "two")
+    assert world.registry.resolve(CHANNEL) == before
 
 
 def test_it_is_signed_tagged_and_recorded_before_clusters_see_it(world: World) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.version import Version
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.cluster import cluster_table, judge_cluster
@@ -136,6 +137,8 @@ def test_the_table(
     assert "".join(letters[row.judgement.accepted, row.judgement.strict] for row in rows) == expected
     assert last in rows[-1].judgement.reason
     assert all(row.judgement.reason for row in rows)
+    pushed = judge_cluster(examine(evidence(*found), trusted), trusted, PUSHED)  # which any Flux reads
+    assert pushed.accepted is ("n" not in expected[-1 if trusted is OWN_ROOT else -2 :])
 
 
 REASONS = {
