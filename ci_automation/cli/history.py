@@ -149,7 +149,7 @@ def table_rows(
         what = [
             (
                 it.at,
-                _move(it, versions, repository) + (_content(it) if every else ""),
+                _move(it, versions, repository, entry.origin) + (_content(it) if every else ""),
                 _by(it),
                 _approval(it, every=every),
                 it.run or "",
@@ -169,7 +169,7 @@ def table_rows(
 
 
 def _move(
-    record: Record, versions: Mapping[Digest, Version | None], repository: OciRepository | LayoutDirectory
+    record: Record, versions: Mapping[Digest, Version | None], repository: OciRepository | LayoutDirectory, origin: str
 ) -> str:
     channel = _name(record.channel, repository)
     if record.rolled_back:
@@ -179,7 +179,7 @@ def _move(
         return f"adopted on {channel}"
     if record.promoted_from:
         return f"promoted to {channel} from {_name(record.promoted_from, repository)}"
-    return f"published to {channel}"
+    return f"published to {channel}{f', {origin}' if origin else ''}"
 
 
 def _content(record: Record) -> str:
@@ -225,6 +225,7 @@ def _to_json(entry: HistoryEntry, rows: Sequence[HistoryRow]) -> dict[str, Any]:
         "tag": entry.tag or "",
         "digest": str(entry.digest),
         "signed": entry.signed,
+        "origin": entry.origin,
         "channels": list(entry.channels),
         "versionTags": list(entry.version_tags),
         "records": [record.to_json() for record in entry.records],

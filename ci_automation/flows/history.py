@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
-from ci_automation.flux.artifact import immutable_version, stated_version, tagged_version
+from ci_automation.flux.artifact import immutable_version, stated_origin, stated_version, tagged_version
 from ci_automation.flux.version import Version
 from ci_automation.records.ledger import notes_in
 from ci_automation.records.notes import HoldStatement, Record
@@ -43,6 +43,7 @@ class HistoryEntry(Struct, frozen=True):
     version_tags: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
     holds: tuple[HoldStatement, ...] = ()
+    origin: str = ""  # what its manifest says of its making, besides the version
 
     @property
     def last(self) -> datetime | None:
@@ -93,9 +94,10 @@ def _versions(tags: Iterable[str]) -> list[tuple[Version, str]]:
 
 def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports) -> HistoryEntry:
     try:
-        version = stated_version(ports.registry.manifest(reference.at_digest(digest)))
+        manifest = ports.registry.manifest(reference.at_digest(digest))
+        version, origin = stated_version(manifest), stated_origin(manifest)
     except VerificationFailed:  # whatever else people keep in the repository
-        version = None
+        version, origin = None, ""
     immutable = [name for name in names if immutable_version(name) and name.endswith(digest.short)]
     if version is None and immutable:  # another tool made it, and an adoption gave it a tag
         version = immutable_version(immutable[0])
@@ -111,6 +113,7 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
         version_tags=tuple(sorted(name for name in others if tagged_version(name) is not None)),
         records=notes_in(said, Record),
         holds=notes_in(said, HoldStatement),
+        origin=origin,
     )
 
 

@@ -25,6 +25,8 @@ _OPTIONS = f"{_OURS}options-digest"
 _OTHERS = f"{_OURS}other-flags"
 PUSHED = Version.parse("v0.0.0")  # the version of a team's own manifests, which are no release of Flux
 _OVERLAY = f"{_OURS}overlay-digest"
+_REVISION = "org.opencontainers.image.revision"
+_MAX_SHOWN = 100
 _IMMUTABLE = re.compile(r"(?P<version>v[0-9].*)-[0-9a-f]{12}")
 
 
@@ -69,7 +71,7 @@ def compose(recipe: Recipe) -> Composed:
         # Flux's own --reproducible writes the epoch; a time of the run would give each run another digest.
         "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
         "org.opencontainers.image.source": SOURCE,
-        "org.opencontainers.image.revision": f"{recipe.version}@sha1:{recipe.commit}",
+        _REVISION: f"{recipe.version}@sha1:{recipe.commit}",
         _VERSION: str(recipe.version),
         f"{_OURS}components-digest": str(Digest.of(components)),
         _OVERLAY: str(recipe.overlay.without(recipe.path).digest()),
@@ -88,7 +90,7 @@ def compose_pushed(files: Tree, source: str, revision: str) -> Composed:
     annotations = {
         "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
         "org.opencontainers.image.source": source,
-        "org.opencontainers.image.revision": revision,
+        _REVISION: revision,
         _VERSION: str(PUSHED),
         _OVERLAY: str(files.digest()),
     }
@@ -125,6 +127,18 @@ def stated_flags(manifest: Manifest) -> dict[str, str]:
         return decode(manifest.annotations.get(_OTHERS, "{}"), type=dict[str, str])
     except MsgspecError:
         raise InvalidManifest(f"its annotation {_OTHERS} is not an object of texts") from None
+
+
+def stated_origin(manifest: Manifest) -> str:
+    """Return what an artifact's version does not say of its making: a revision of pushed manifests, or unknown flags.
+
+    Raises:
+        InvalidManifest: an annotation of this program is not as this program writes it.
+    """
+    if stated_version(manifest) == PUSHED:
+        return f"from {manifest.annotations.get(_REVISION, 'an unknown revision')[:_MAX_SHOWN]}"
+    flags = ", ".join(f"--{flag}" for flag in sorted(stated_flags(manifest)))
+    return f"rendered by its own flux CLI with {flags[:_MAX_SHOWN]}" if flags else ""
 
 
 def stated_overlay_digest(manifest: Manifest) -> str | None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.flows.apply import apply
+from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_base
@@ -429,6 +430,7 @@ class TestFlagsOfTheFuture:
         assert stated_options_digest(observed.manifest) == str(step.options.digest)
         base = read_base(observed, zoned.ports, intent())
         assert (base.options, base.edited) == (step.options, False)
+        assert history(CHANNEL, zoned.ports).entries[0].origin == "rendered by its own flux CLI with --zone"
         assert rederive(CHANNEL, zoned.ports, intent()).made == step.target
         zoned.provide(self.ZONED.replace("GIVEN", " otherwise"), flags=("zone",))
         with pytest.raises(EditedByHand, match="--zone=a"):

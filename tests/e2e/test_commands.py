@@ -430,7 +430,15 @@ class TestJson:
         entries = ran.json
         (record,) = entries[0].pop("records")
         assert entries == [
-            {**entry, "signed": key, "channels": ["production"], "versionTags": [], "holds": [], "rows": [1]}
+            {
+                **entry,
+                "signed": key,
+                "origin": "",
+                "channels": ["production"],
+                "versionTags": [],
+                "holds": [],
+                "rows": [1],
+            }
         ]
         assert set(record) == RECORD_KEYS
         identity = (desk.folder / "registry/flux-manifests.id").read_text().strip()
@@ -556,7 +564,11 @@ def test_a_teams_own_manifests_are_pushed_and_promoted(desk: Desk) -> None:
     )
     moved = ("--from", "layout:shop-registry:staging", "--to", "layout:shop-registry:production", "--approve", digest)
     desk.ok("promote", *moved, *SIGNED)
-    for command, shown in (("history", "v0.0.0"), ("verify", "pushed manifests, sha256:"), ("check", "Nothing to do")):
+    for command, shown in (
+        ("history", "published to staging, from main@sha1:1"),
+        ("verify", "pushed manifests, sha256:"),
+        ("check", "Nothing to do"),
+    ):
         assert shown in desk.ok(command, "layout:shop-registry:production", *TRUSTED).out
     desk.write("shop/new.yaml", "kind: Secret\n")
     assert "File new.yaml is new" in desk.ok("diff", "layout:shop-registry:staging", "./shop", *TRUSTED).out

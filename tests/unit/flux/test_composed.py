@@ -19,6 +19,7 @@ from ci_automation.flux.artifact import (
     immutable_version,
     stated_flags,
     stated_options_digest,
+    stated_origin,
     stated_overlay_digest,
     stated_version,
     tagged_version,
@@ -102,7 +103,10 @@ def test_what_an_artifact_states_is_read_back() -> None:
     assert stated_overlay_digest(manifest) == str(RECIPE.overlay.digest())
     assert stated_flags(manifest) == {}
     others = Options().with_flags({"zone": "ä", "arch": True})
-    assert stated_flags(compose(replace(RECIPE, options=others)).manifest) == {"arch": "true", "zone": "ä"}
+    manifest = compose(replace(RECIPE, options=others)).manifest
+    assert stated_flags(manifest) == {"arch": "true", "zone": "ä"}
+    assert stated_origin(manifest) == "rendered by its own flux CLI with --arch, --zone"
+    assert stated_origin(compose(RECIPE).manifest) == ""
 
 
 def test_an_artifact_of_others_states_nothing() -> None:
@@ -122,6 +126,7 @@ def test_a_teams_own_manifests_have_their_source_and_no_release() -> None:
     }
     assert read_archive(composed.layer).by_path == OVERLAY.by_path
     assert compose_pushed(OVERLAY, "https://git.example/shop", "main@sha1:2").digest != composed.digest
+    assert stated_origin(composed.manifest) == "from main@sha1:1"
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 1}'])
