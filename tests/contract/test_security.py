@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.artifact.reference import Reference
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flows.init import init
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.update import update
-from ci_automation.flux.advisories import advisories_in
+from ci_automation.flux.advisories import advisories_in, written_advisories
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
+from ci_automation.registry.releases import RegistryReleases, put_advisories
 from tests.fakes.releases import advisory
 from tests.fakes.world import CHANNEL, MINOR, OLD, World, intent, made_once, sample
 
@@ -58,6 +60,14 @@ def test_a_release_that_fixes_a_vulnerability_waits_less_and_says_what_it_fixes(
     assert FIXES in step.reasons
     (age,) = (gate for gate in step.gates if gate.gate == "age")
     assert age.looked_at == "policy.minReleaseAge.security: 1 hour"
+
+
+def test_a_site_that_reads_a_mirror_in_a_registry_is_told_the_same(world: World) -> None:
+    place = Reference.parse("oci://edge.test/flux/releases")
+    put_advisories(world.registry, place, written_advisories(world.releases.known))
+    world.releases.known = RegistryReleases(world.registry, place).advisories()
+    step, *_ = update(CHANNEL, world.ports(), intent(now=YOUNG, policy=SECURITY)).plan.steps
+    assert FIXES in step.reasons
 
 
 def test_the_vulnerabilities_of_the_present_version_are_told_with_the_step_that_fixes_them(world: World) -> None:
