@@ -229,8 +229,7 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
         case ApprovalVia.NONE:
             return None
         case ApprovalVia.PULL_REQUEST:
-            from ci_automation.approval.checkout import CheckoutFirst
-            from ci_automation.approval.pull_request import PullRequestApprovals
+            from ci_automation.approval.pull_request import AskedArtifact, PullRequestApprovals
             from ci_automation.github.commits import Commits
             from ci_automation.github.pulls import Pulls
             from ci_automation.github.repository import Repository
@@ -238,10 +237,9 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
             rights = {"contents": "write", "pull_requests": "write"} | ({"members": "read"} if settings.team else {})
             client, name = hub.client(**rights), hub.repository
             places = Repository(client, name, hub.ahead(goal)), Commits(client, name), Pulls(client, name)
-            asking = PullRequestApprovals(*places, goal.name, goal.channel, settings, kind)
-            asking.judging(partial(judged_by, goal))
             place = hub.job.workspace if hub.inputs.command in {"update", "promote"} else None
-            return CheckoutFirst(asking, place, goal.channel, kind) if place else asking
+            asked = AskedArtifact(goal.name, goal.channel, settings, kind, partial(judged_by, goal), place)
+            return PullRequestApprovals(*places, asked)
         case ApprovalVia.WORKFLOW_DISPATCH:
             from ci_automation.approval.workflow_run import WorkflowApprovals
 

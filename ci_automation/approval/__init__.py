@@ -2,7 +2,6 @@
 
 __all__ = [
     "approved_run",
-    "checkout",
     "content",
     "dispatch",
     "handover",

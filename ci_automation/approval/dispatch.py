@@ -12,9 +12,9 @@ import hashlib
 import re
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 
 from ci_automation.approval.port import KEY_DIGITS, ApprovalRequest, Asked, AskedState, RequestKind
 from ci_automation.artifact.digest import Digest
@@ -104,17 +104,19 @@ class Dispatch(Struct, frozen=True):
         return cls(EventType.PUBLISHED, key, request, sender)
 
     def to_payload(self) -> dict[str, str]:
-        """Return the event's `client_payload`, which GitHub limits to ten keys."""
-        return {
-            "schema": SCHEMA,
-            "key": self.key,
-            "artifact": str(self.request.artifact),
-            "version": str(self.request.version),
-            "base": str(self.request.base),
-            "target": str(self.request.target),
-            "repository": self.sender.repository,
-            "run": self.sender.run,
-        }
+        """Return the event's `client_payload`."""
+        request, sender = self.request, self.sender
+        made = _Payload(
+            key=self.key,
+            artifact=str(request.artifact),
+            version=str(request.version),
+            base=str(request.base),
+            target=str(request.target),
+            repository=sender.repository,
+            run=sender.run,
+        )
+        payload: dict[str, str] = to_builtins(made)
+        return payload
 
     @classmethod
     def parse(cls, event: Mapping[str, Any]) -> Self:
@@ -128,8 +130,8 @@ class Dispatch(Struct, frozen=True):
             raise InvalidDispatch("it is of another type, or has no payload")
         if payload.get("schema") != SCHEMA:
             raise InvalidDispatch(f"its schema is not {SCHEMA}")
-        texts = _texts(payload)
         try:
+            texts = convert(payload, _Payload)
             request = ApprovalRequest(
                 Reference.parse_channel(texts.artifact),
                 Version.parse(texts.version),
@@ -137,7 +139,7 @@ class Dispatch(Struct, frozen=True):
                 Digest.parse(texts.target),
                 RequestKind.of_key(texts.key),
             )
-        except UsageError as error:
+        except (ValidationError, UsageError) as error:
             raise InvalidDispatch(str(error)) from None
         dispatch = cls(EventType(action), texts.key, request, Sender(texts.repository, texts.run))
         if dispatch.to_payload() != payload:
@@ -145,24 +147,19 @@ class Dispatch(Struct, frozen=True):
         return dispatch
 
 
-class _Texts(Struct, frozen=True):
-    schema: str
-    key: str
-    artifact: str
-    version: str
-    base: str
-    target: str
-    repository: str
-    run: str
+_Text = Annotated[str, Meta(max_length=_MAX_TEXT)]
 
 
-def _texts(payload: Mapping[str, object]) -> _Texts:
-    if payload.keys() != set(_Texts.__struct_fields__):
-        raise InvalidDispatch("a key is missing or unknown")
-    texts = {key: text for key, text in payload.items() if isinstance(text, str) and len(text) <= _MAX_TEXT}
-    if len(texts) != len(payload):
-        raise InvalidDispatch("a value is not a text, or too long")
-    return _Texts(**texts)
+class _Payload(Struct, frozen=True, forbid_unknown_fields=True, tag_field="schema", tag=SCHEMA):
+    """The `client_payload` of an event, which GitHub limits to ten keys."""
+
+    key: _Text
+    artifact: _Text
+    version: _Text
+    base: _Text
+    target: _Text
+    repository: _Text
+    run: _Text
 
 
 class Told(enum.StrEnum):

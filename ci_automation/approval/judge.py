@@ -10,13 +10,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.counting import MergedRequest
-from ci_automation.approval.lock import InvalidLock, Lock
+from ci_automation.approval.lock import LOCK_FILE, InvalidLock, Lock
 from ci_automation.approval.port import GrantedApproval, NotCounted, RequestKind
+from ci_automation.errors import Error
 from ci_automation.github.model import PullState, UpdateKind
 from ci_automation.records.notes import Approval
 from ci_automation.report.request import Mark
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ci_automation.approval.lock import LockEntry
     from ci_automation.approval.people import People
     from ci_automation.artifact.digest import Digest
@@ -26,6 +29,24 @@ if TYPE_CHECKING:
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _PUSHED = frozenset({UpdateKind.PUSH, UpdateKind.FORCE_PUSH, UpdateKind.BRANCH_CREATION})
+
+
+def may_be_claimed(base: Digest, channel: Reference, kind: RequestKind, workspace: Path) -> bool:
+    """Return whether the checked out lock file may have an entry that lets `channel` be moved from `base`.
+
+    The file alone proves nothing: GitHub is asked then. What is merged after the checkout is found by the next run, or
+    by the one that the merge starts.
+    """
+    if (workspace / ".git/info/sparse-checkout").exists() or not (workspace / ".git").exists():
+        return True
+    try:
+        lock = Lock.parse((workspace / LOCK_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, Error):  # GitHub's answer says what is wrong with it
+        return True
+    entry = lock.find(channel, kind)
+    return entry is not None and entry.request.base == base
 
 
 def claimed(

@@ -7,12 +7,12 @@ it speaks of. What people did is never overwritten.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.approval.judge import claimed, judge_merge, merge_of, merge_to_judge, witnesses
+from ci_automation.approval.judge import claimed, judge_merge, may_be_claimed, merge_of, merge_to_judge, witnesses
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.people import People
 from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, RequestKind
@@ -26,6 +26,7 @@ from ci_automation.report.request import Mark, MarkState, Page, superseded, with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ci_automation.approval.port import GrantedApproval, NotCounted, Question
     from ci_automation.artifact.digest import Digest
@@ -56,32 +57,31 @@ class _Wish(Struct, frozen=True):
         return replace(self.mark, state=MarkState.OPENED).put(self.page.body)
 
 
+class AskedArtifact(Struct, frozen=True):
+    """Artifact whose steps of one kind are asked for, and the settings: for all of them, or by `judged_by` for each.
+
+    With a `workspace`, GitHub is asked for an approval only if the lock file that is checked out there may have one.
+    """
+
+    name: str
+    channel: Reference
+    settings: ApprovalConfig
+    kind: RequestKind = RequestKind.VERSION
+    judged_by: Callable[[ApprovalRequest], ApprovalConfig] | None = None
+    workspace: Path | None = None
+
+
 class PullRequestApprovals:
     """Approvals of one artifact in one repository; for one run, which looks for approvals before it asks for any."""
 
-    def __init__(
-        self,
-        repository: Repository,
-        commits: Commits,
-        pulls: Pulls,
-        name: str,
-        channel: Reference,
-        settings: ApprovalConfig,
-        kind: RequestKind = RequestKind.VERSION,
-    ) -> None:
+    def __init__(self, repository: Repository, commits: Commits, pulls: Pulls, asked: AskedArtifact) -> None:
         self._repository, self._commits, self._pulls = repository, commits, pulls
-        self._name, self._channel, self._settings = name, channel, settings
-        self._kind = kind
-        self._judged_by: Callable[[ApprovalRequest], ApprovalConfig] = lambda _: settings
-        self._branch = branch_name(name, f"{kind}-" if kind is RequestKind.CONTENT else "")
+        self._name, self._channel, self._settings = asked.name, asked.channel, asked.settings
+        self._kind, self._judged_by, self._workspace = asked.kind, asked.judged_by, asked.workspace
+        self._branch = branch_name(asked.name, f"{asked.kind}-" if asked.kind is RequestKind.CONTENT else "")
         self._seen: PullSnapshot | None = None
         repository.ahead.wanted[self._branch] = LOCK_FILE
         self._judged: str | None = None  # the merge that was judged in this run
-
-    def judging(self, judged_by: Callable[[ApprovalRequest], ApprovalConfig]) -> Self:
-        """Let settings that depend on the step judge its approval."""
-        self._judged_by = judged_by
-        return self
 
     def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         """Return the approval of a step from `base`, judged now, or None.
@@ -90,6 +90,8 @@ class PullRequestApprovals:
             InvalidLock: the lock file of the default branch is damaged.
             ReleaseSourceError: GitHub does not answer, or not as it should.
         """
+        if self._workspace and not may_be_claimed(base, self._channel, self._kind, self._workspace):
+            return None
         self._seen = snapshot = self._look()
         if (entry := claimed(base, self._channel, snapshot, self._kind)) is None:
             return None
@@ -97,7 +99,7 @@ class PullRequestApprovals:
         making = self._repository.making(to_judge, snapshot) if to_judge else Making()
         if making is None:  # the next run judges it
             return None
-        settings = self._judged_by(entry.request)
+        settings = self._settings_for(entry.request)
         people = People.of(witnesses(entry, snapshot, making, settings), settings.team, self._repository)
         merged = merge_of(entry, snapshot)
         self._judged = merged.url if merged else None
@@ -148,6 +150,9 @@ class PullRequestApprovals:
         self._seen = None
         return seen
 
+    def _settings_for(self, request: ApprovalRequest) -> ApprovalConfig:
+        return self._judged_by(request) if self._judged_by else self._settings
+
     def _look(self) -> PullSnapshot:
         return self._repository.snapshot(self._branch, LOCK_FILE)
 
@@ -157,7 +162,7 @@ class PullRequestApprovals:
         there = default.find(self._channel, self._kind)
         # What was merged and did not count, or was used up, is asked for in a way that its old merge does not answer.
         ask = there.ask + 1 if there and there.request == request else 1
-        settings = self._judged_by(request)
+        settings = self._settings_for(request)
         page = Page(self._name, self._channel, question.step, question.notes, settings.approvals, settings.team)
         return _Wish(LockEntry(request, ask), default, page)
 

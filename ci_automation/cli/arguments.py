@@ -53,6 +53,7 @@ class Arguments(Hiding, Struct, frozen=True):
     yes: bool = False
     accept_edits: bool = False
     allow_removal: bool = False
+    acknowledge: tuple[str, ...] = ()
     unsafe_unproven_rendering: bool = False
     kubernetes: str | None = None
     cluster_snapshot: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -35,39 +36,40 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, given: Argumen
     \b
     flux-manifests check oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
-
-    def look(goal: Target) -> Outcome:
-        if heal:
-            from ci_automation.flows.update import heal as healed
-
-            return healed(goal.channel, goal.ports, goal.intent)
-        planned = make_plan(goal.channel, goal.ports, goal.intent)
-        trusted = planned.observed.trust
-        placed = isinstance(planned.observed, Placed) or trusted is not Trust.VERIFIED
-        astray: tuple[str, ...] = ()
-        if goal.intent.version_tags:
-            from ci_automation.flows.publication.tags import VersionTags
-
-            tags = VersionTags(goal.channel, planned.plan.current_version, goal.ports)
-            astray = tuple(str(tag.tag) for tag in tags.astray(planned.plan.current))
-        return Outcome(
-            planned.plan,
-            0,
-            str(trusted),
-            placed=placed,
-            unmade=planned.unmade,
-            vulnerable=planned.vulnerable,
-            astray=astray,
-        )
-
     goals = rendered(targets(artifact, given, signs=heal), print_aside)
-    results = for_each(goals, look)
+    results = for_each(goals, partial(_look, heal=heal))
     code = finish(results, given, exit_code=exit_code, details=())
     for result in results if given.output == "text" else ():
         first = result.outcome.plan.steps[:1] if result.outcome else ()
         if first and first[0].decision is Decision.AUTO:
             print_text(f"To publish {first[0].new_version}:\n{_updating(result.target, given)}")
     return code
+
+
+def _look(goal: Target, *, heal: bool) -> Outcome:
+    """Return what could be done with an artifact, after healing it if that is wanted."""
+    if heal:
+        from ci_automation.flows.update import heal as healed
+
+        return healed(goal.channel, goal.ports, goal.intent)
+    planned = make_plan(goal.channel, goal.ports, goal.intent)
+    trusted = planned.observed.trust
+    placed = isinstance(planned.observed, Placed) or trusted is not Trust.VERIFIED
+    astray: tuple[str, ...] = ()
+    if goal.intent.version_tags:
+        from ci_automation.flows.publication.tags import VersionTags
+
+        tags = VersionTags(goal.channel, planned.plan.current_version, goal.ports)
+        astray = tuple(str(tag.tag) for tag in tags.astray(planned.plan.current))
+    return Outcome(
+        planned.plan,
+        0,
+        str(trusted),
+        placed=placed,
+        unmade=planned.unmade,
+        vulnerable=planned.vulnerable,
+        astray=astray,
+    )
 
 
 def _updating(goal: Target, given: Arguments) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ci_automation.cli.arguments import Arguments
+    from ci_automation.errors import Error
     from ci_automation.report.adoption import Adoption
     from ci_automation.report.text import Part, Table
 
@@ -136,3 +137,14 @@ def print_text(text: str) -> None:
     """Print lines for people."""
     done_with_progress()
     click.echo(text)
+
+
+def print_error(error: Error, name: str = "") -> None:
+    """Print the error of one of several artifacts beside the results of the others."""
+    print_text(f"{click.style('error:', fg='red')} {f'{name}: ' if name else ''}{plain_text(str(error))}")
+    print_text(f"  hint: {plain_text(error.hint)}   (exit {error.exit_code}, code {error.code})")
+
+
+def error_json(error: Error) -> dict[str, str]:
+    """Return an error as the JSON output has it beside the results of others."""
+    return {"code": error.code, "message": str(error), "hint": error.hint}

@@ -11,7 +11,7 @@ import click
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.follow_up import approving_promotion
-from ci_automation.cli.output import print_json, print_parts, print_table, print_text
+from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_table, print_text
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between
 from ci_automation.cli.results import code_of
@@ -22,7 +22,6 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import duration
 from ci_automation.report.findings import Findings
 from ci_automation.report.promotion import PromotionShown, promotion_parts, promotions_table
-from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,8 +90,7 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
         if isinstance(done, Error):
             codes.append(code_of(done, None, wanted=exit_code))
             failed.append((planned, done))
-            told = {"code": done.code, "message": str(done), "hint": done.hint}
-            values.append({"name": planned.name, "artifact": str(planned.target), "error": told})
+            values.append({"name": planned.name, "artifact": str(planned.target), "error": error_json(done)})
         else:
             codes.append(code_of(None, None if done.done else done.decision, wanted=exit_code))
             shown.append(done)
@@ -109,8 +107,7 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
         if each.digest and each.decision is Decision.APPROVAL and not each.done:
             print_text(f"To approve:\n  {shlex.join(approving_promotion(goals[each.name], each.digest, given))}")
     for planned, error in failed:
-        print_text(f"{click.style('error:', fg='red')} {planned.name}: {plain_text(str(error))}")
-        print_text(f"  hint: {plain_text(error.hint)}   (exit {error.exit_code}, code {error.code})")
+        print_error(error, planned.name)
     return code
 
 

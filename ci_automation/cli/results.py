@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
 from msgspec import Struct
 
-from ci_automation.cli.output import print_json, print_parts, print_table, print_text
+from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_table, print_text
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.policy.decision import Decision
 from ci_automation.report.text import MarkedLine, plain_text, plan_table
@@ -49,7 +48,7 @@ class Result(Struct, frozen=True):
         value: dict[str, Any] = {"name": self.target.name, "artifact": str(self.target.channel)}
         value["exitCode"] = self.code(exit_code=exit_code)
         if self.error is not None:
-            return {**value, "error": {"code": self.error.code, "message": str(self.error), "hint": self.error.hint}}
+            return {**value, "error": error_json(self.error)}
         if self.outcome is not None:
             plan = self.outcome.plan
             last = plan.steps[self.outcome.done - 1] if self.outcome.done else None
@@ -110,10 +109,7 @@ def _print_result(
     if several:
         print_text(f"\n{result.target.name}  {result.target.channel}")
     if result.error is not None:
-        print_text(f"{click.style('error:', fg='red')} {plain_text(str(result.error))}")
-        print_text(
-            f"  hint: {plain_text(result.error.hint)}   (exit {result.error.exit_code}, code {result.error.code})"
-        )
+        print_error(result.error)
         return
     assert result.outcome is not None  # noqa: S101  # for the type checker: a result has one of the two
     outcome = result.outcome

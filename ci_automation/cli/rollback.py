@@ -70,7 +70,6 @@ def command(
     lift: bool,
     until: datetime | None,
     reason: str,
-    acknowledge: tuple[str, ...],
     yes: bool,
     given: Arguments,
 ) -> None:
@@ -88,10 +87,10 @@ def command(
     """
     if not is_fit(reason):
         raise UnfitReason
-    moving = {"to": to, "until": until, "acknowledge": acknowledge, "allow-removal": given.allow_removal}
+    moving = {"to": to, "until": until, "acknowledge": given.acknowledge, "allow-removal": given.allow_removal}
     if contradiction := _contradiction(moving, lifts=lift):
         raise ContradictingOptions(contradiction)
-    wish = Wish(to, _to_come(until), reason, acknowledge)
+    wish = Wish(to, _to_come(until), reason, given.acknowledge)
     goal = target(artifact, given)
     if lift:
         _lift(goal, reason, given)

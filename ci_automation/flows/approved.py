@@ -119,15 +119,11 @@ def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) 
         wanted = replace(wanted_content(base, ports.with_overlay(intent)), version=request.version)
         git = ports.find_git()
     rendered = render_step(base, wanted, ports, intent, judge=(lambda _: git.look(wanted)) if git else None)
-    _refuse_other(request, rendered)
-    return rendered
-
-
-def _refuse_other(request: ApprovalRequest, rendered: Rendered) -> None:
     if rendered.step.target != request.target:
         raise ApprovedDiffers(request, rendered.step.target)
     if not rendered.step.decision.is_actionable:
         raise StepRefused(rendered.step)
+    return rendered
 
 
 def refuse_used(granted: GrantedApproval, ports: Ports) -> None:

@@ -76,21 +76,21 @@ class Address(Hiding, Struct, frozen=True):
         """Return what it answers."""
         del version
         host = Origin.of(self.url).host
-        looked_at = f"{host}, {self.path}"
+        against = self._against(host)
+        return Word(not against, against or f"{self.path} at {host} is {self.equals!r}", f"{host}, {self.path}")
+
+    def _against(self, host: str) -> str:
+        """Return why the answer does not speak for a promotion, or nothing."""
         call = Call("GET", self.url, {"Accept": "application/json"}, cap=_MAX_ANSWER_BYTES)
         try:
             answer = self.exchange.ask(call, _silent)
         except _Silent as reason:
-            return Word(speaks_for=False, sentence=f"{host} gives no answer: {reason}", looked_at=looked_at)
+            return f"{host} gives no answer: {reason}"
         if answer.status != _OK:
-            return Word(speaks_for=False, sentence=f"{host} answers {answer.status}, not {_OK}", looked_at=looked_at)
-        value = parsed_json(answer.body)
-        if value is None:
-            return Word(speaks_for=False, sentence=f"{host} does not answer with JSON", looked_at=looked_at)
-        if _text(_at(value, self.path)) != self.equals:
-            sentence = f"{self.path} at {host} is not {self.equals!r}"
-            return Word(speaks_for=False, sentence=sentence, looked_at=looked_at)
-        return Word(speaks_for=True, sentence=f"{self.path} at {host} is {self.equals!r}", looked_at=looked_at)
+            return f"{host} answers {answer.status}, not {_OK}"
+        if (value := parsed_json(answer.body)) is None:
+            return f"{host} does not answer with JSON"
+        return "" if _text(_at(value, self.path)) == self.equals else f"{self.path} at {host} is not {self.equals!r}"
 
 
 class CommitStatus(Hiding, Struct, frozen=True):
@@ -122,14 +122,12 @@ class Report(Struct, frozen=True):
 
     def look(self, version: Version) -> Word:
         """Return whether all is well."""
-        looked_at = str(self.file)
         try:
             reports = parse_reports(read_file(self.file, MAX_REPORT_BYTES, _Silent))
         except _Silent as reason:
-            sentence = f"the FluxReport {self.file} cannot be used: {reason}"
-            return Word(speaks_for=False, sentence=sentence, looked_at=looked_at)
+            return self._word(against=f"the FluxReport {self.file} cannot be used: {reason}")
         except InvalidReport as error:
-            return Word(speaks_for=False, sentence=f"{self.file}: {error}", looked_at=looked_at)
+            return self._word(against=f"{self.file}: {error}")
         problems = [problem for report in reports for problem in report.problems]
         problems += [
             f"it is of {report.version or 'an unknown version'}, not of {version}"
@@ -138,11 +136,12 @@ class Report(Struct, frozen=True):
         ]
         if problems:
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-            return Word(
-                speaks_for=False, sentence=f"the FluxReport {self.file}: {problems[0]}{more}", looked_at=looked_at
-            )
+            return self._word(against=f"the FluxReport {self.file}: {problems[0]}{more}")
         number = f"{len(reports)} FluxReport{'' if len(reports) == 1 else 's'}"
-        return Word(speaks_for=True, sentence=f"{number} with {version}: everything is ready", looked_at=looked_at)
+        return self._word(f"{number} with {version}: everything is ready")
+
+    def _word(self, well: str = "", against: str = "") -> Word:
+        return Word(not against, against or well, str(self.file))
 
 
 def _silent(_: str, reason: str, __: int) -> _Silent:

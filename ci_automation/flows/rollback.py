@@ -95,11 +95,9 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     What the channel has now need not be signed by anybody who is trusted: nothing of it is taken along.
 
     Raises:
-        NoSigner, IdentityChange: the hold could not be signed by somebody who is trusted.
-        NobodyTrusted: nobody is trusted, so that nothing can be gone back to.
-        NotInHistory, AmbiguousVersion: where to go back to is not clear.
+        NoSigner, IdentityChange, NobodyTrusted: this run cannot sign the hold as a trusted signer.
+        NotInHistory, AmbiguousVersion, OtherVersion: where to go back to is not clear.
         NotOfThisChannel, PastNotOurs, ForeignSignature: what it names was never this channel's.
-        OtherVersion: a tag says another version than what it names has.
         NotBack: it is a newer version.
     """
     ledger = _ledger(channel, ports, intent)
@@ -115,7 +113,6 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     problem = _problem(observed, ledger)
     base = _base(observed, ports, intent, trusted=not problem)
     version = _left(channel, None if problem else base, target)
-    led = VersionTags(channel, target.version, ports).astray(known.digest).items()
     hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), known.digest, ledger, ports)
     shown = Rollback(
         channel=channel,
@@ -127,7 +124,7 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
         findings=_findings(base, target, wish, ports, intent),
         problem=problem,
         signs=not known.signed,
-        version_tags=tuple(str(tag.tag) for tag, at in led if intent.version_tags or at == observed.digest),
+        version_tags=_astray(observed, target.version, known.digest, ports, intent),
         moves_tags=intent.version_tags,
     )
     kept = (*still_on(ledger.holds(observed.digest), target.version, intent.now), hold)
@@ -176,6 +173,12 @@ def _problem(observed: Observed, ledger: Ledger) -> str:
         last = ledger.newest()
         return "" if isinstance(error, Unsigned) and last and last.digest == observed.digest else str(error)
     return ""
+
+
+def _astray(base: Observed, version: Version, target: Digest, ports: Ports, intent: Intent) -> tuple[str, ...]:
+    """Return the version tags from the target's version on that lead elsewhere; if it has none, to the base."""
+    led = VersionTags(base.channel, version, ports).astray(target)
+    return tuple(str(tag.tag) for tag, at in led.items() if intent.version_tags or at == base.digest)
 
 
 def _hold(hold: Hold, target: Digest, ledger: Ledger, ports: Ports) -> Hold:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.port import ApprovalRequest, RequestKind
-from ci_automation.approval.pull_request import PullRequestApprovals
+from ci_automation.approval.pull_request import AskedArtifact, PullRequestApprovals
 from ci_automation.artifact.digest import Digest
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.github.commits import Commits
@@ -54,9 +54,8 @@ def desk(
 ) -> Approvals:
     """Return the desk of a run that begins now."""
     github = client(forge, {**PERMISSIONS, "members": "read"}, FLEET)
-    return PullRequestApprovals(
-        Repository(github, FLEET), Commits(github, FLEET), Pulls(github, FLEET), name, channel, settings, kind
-    )
+    asked = AskedArtifact(name, channel, settings, kind)
+    return PullRequestApprovals(Repository(github, FLEET), Commits(github, FLEET), Pulls(github, FLEET), asked)
 
 
 def entry(asked: Question = NEWER, ask: int = 1) -> LockEntry:

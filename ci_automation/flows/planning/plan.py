@@ -184,9 +184,8 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     if base.holds or fixes:
         selection = select(intent.situation(current, base.holds, fixes), releases)
     planned = plan_steps(base, Found(placed, selection, releases), ports, intent)
-    if not selection.steps:
-        return planned
-    return replace(planned, vulnerable=open_vulnerabilities(base, planned.rendered, ports))
+    open_ones = open_vulnerabilities(base, planned.rendered, ports) if selection.steps else ()
+    return replace(planned, vulnerable=open_ones)
 
 
 def _pushed(observed: Observed, ports: Ports, intent: Intent) -> Planned:

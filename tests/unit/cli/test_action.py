@@ -18,7 +18,8 @@ from ci_automation.action.logins import Logins, OneLoginForSeveralRegistries, lo
 from ci_automation.action.run import ActionRun, _require_own_claims, trouble
 from ci_automation.action.subject import SharedSubject
 from ci_automation.action.workflow_commands import Log
-from ci_automation.approval.checkout import CheckoutFirst
+from ci_automation.approval.judge import may_be_claimed
+from ci_automation.approval.port import RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import Arguments
@@ -34,7 +35,6 @@ from tests.fakes.world import NOW, World
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.approval.port import Asked, GrantedApproval, NotCounted, Question
 
 GHCR, OTHER = (Reference.parse_channel(f"oci://{host}/acme/flux:p") for host in ("ghcr.io", "registry.example"))
 ECR = Reference.parse_channel("oci://123456789012.dkr.ecr.eu-central-1.amazonaws.com/flux:p")
@@ -191,51 +191,31 @@ def test_hints_name_inputs_where_there_is_one() -> None:
     assert told.hint == "Use the input docker-config, the input components-file or --yes; the input key FILE."
 
 
-@dataclass
-class Counting:
-    """A desk that counts how often it is asked for an approval."""
-
-    looked: int = 0
-
-    def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
-        del base
-        self.looked += 1
-        return None
-
-    def ask(self, question: Question) -> Asked:
-        raise AssertionError(question)
-
-    def withdraw(self, reason: str) -> None:
-        raise AssertionError(reason)
-
-
 ENTRY = "version: 1\nartifacts:\n- artifact: {}\n  version: v2.9.4\n  base: {}\n  target: {}\n"
 HERE, THERE = Digest.of(b"here"), Digest.of(b"there")
 
 
 @pytest.mark.parametrize(
-    ("lock", "folders", "looked"),
+    ("lock", "folders", "asks"),
     [
-        pytest.param(None, [".git"], 0, id="no file in the checkout"),
-        pytest.param(ENTRY.format(GHCR, HERE, THERE), [".git"], 1, id="an entry from the base"),
-        pytest.param(ENTRY.format(GHCR, THERE, HERE), [".git"], 0, id="an entry from another base"),
-        pytest.param(ENTRY.format(OTHER, HERE, THERE), [".git"], 0, id="an entry of another artifact"),
-        pytest.param("- damaged", [".git"], 1, id="a damaged file"),
-        pytest.param(None, [], 1, id="no checkout"),
-        pytest.param(None, [".git", ".git/info/sparse-checkout"], 1, id="a part of a checkout"),
+        pytest.param(None, [".git"], False, id="no file in the checkout"),
+        pytest.param(ENTRY.format(GHCR, HERE, THERE), [".git"], True, id="an entry from the base"),
+        pytest.param(ENTRY.format(GHCR, THERE, HERE), [".git"], False, id="an entry from another base"),
+        pytest.param(ENTRY.format(OTHER, HERE, THERE), [".git"], False, id="an entry of another artifact"),
+        pytest.param("- damaged", [".git"], True, id="a damaged file"),
+        pytest.param(None, [], True, id="no checkout"),
+        pytest.param(None, [".git", ".git/info/sparse-checkout"], True, id="a part of a checkout"),
     ],
 )
 def test_github_is_asked_for_approvals_where_the_checkout_has_a_claim(
-    tmp_path: Path, lock: str | None, folders: list[str], looked: int
+    tmp_path: Path, lock: str | None, folders: list[str], asks: bool
 ) -> None:
     for folder in folders:
         (tmp_path / folder).mkdir(parents=True)
     if lock is not None:
         (tmp_path / ".github").mkdir()
         (tmp_path / ".github/flux-manifests.lock.yaml").write_text(lock)
-    counting = Counting()
-    assert CheckoutFirst(counting, tmp_path, GHCR).granted(HERE) is None
-    assert counting.looked == looked
+    assert may_be_claimed(HERE, GHCR, RequestKind.VERSION, tmp_path) is asks
 
 
 def hub(job: Job = JOB, **inputs: str) -> Hub:
