@@ -109,12 +109,7 @@ class CommitFiles(Struct, frozen=True):
 
 
 def artifact_reviews(
-    inputs: Inputs,
-    run: ActionRun,
-    base: CommitFiles,
-    head: CommitFiles,
-    since: Collection[str],
-    obstacles: tuple[str, ...] = (),
+    inputs: Inputs, run: ActionRun, base: CommitFiles, head: CommitFiles, since: Sequence[str], obstacles: Sequence[str]
 ) -> tuple[tuple[ArtifactReview, ...], tuple[str, ...]]:
     """Return what a request would do to each artifact, and what in its configuration is not gone by.
 
@@ -134,12 +129,7 @@ def artifact_reviews(
         why = "the request takes it out" if before else "the base has none, and the request's own is not gone by"
         return (), (f"There is no configuration to preview: {path}: {why}.",)
     after = preview_config(before, wanted)
-    releases = inputs.given.releases
-    if releases and not releases.startswith(("oci://", "layout:")):
-        releases = str(Path(releases).absolute())
-    channels = tuple(it.channel for it in before.artifacts)
-    given = replace(inputs.given.checked(), releases=releases)
-    given = replace(given, logins=logins(inputs, run.job, channels, run.hide).before)
+    given = _given(inputs, run, before)
     named = (*_named(before), *given.public_key, *filter(None, [given.trust_config]))
     CommitFiles.look_up((base, (*named, *_overlays(before))), (head, tuple(_overlays(after))))
     with TemporaryDirectory(prefix="flux-") as place:
@@ -156,6 +146,15 @@ def artifact_reviews(
             made = _reviews(pair, {it.name: partial(merge, it) for it in wanted.artifacts}, run)
             behind = (f"{it[0].upper()}{it[1:]}." for it in _behind(before.artifacts, path, since))
             return tuple(made), (*behind, *not_previewed(before, wanted))
+
+
+def _given(inputs: Inputs, run: ActionRun, config: Config) -> Arguments:
+    """Return the options with the logins of the job, and with an address of releases that holds in any folder."""
+    given, channels = inputs.given.checked(), tuple(it.channel for it in config.artifacts)
+    releases = given.releases
+    if releases and not releases.startswith(("oci://", "layout:")):
+        releases = str(Path(releases).absolute())
+    return replace(given, releases=releases, logins=logins(inputs, run.job, channels, run.hide).before)
 
 
 def _behind(artifacts: Iterable[ArtifactConfig], path: str, since: Collection[str]) -> Iterator[str]:
