@@ -5,6 +5,7 @@ __all__ = [
     "content",
     "dispatch",
     "handover",
+    "judge",
     "lock",
     "people",
     "port",
