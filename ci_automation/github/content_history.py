@@ -54,7 +54,7 @@ class ContentHistory:
         self._ahead = ahead or Ahead()
         self._files = Files(client, name)
         # By commit, folder and configuration file.
-        self._known: dict[tuple[str, str, str], ContentAt] = {}
+        self._known: dict[tuple[str, str, str], ContentAt | None] = {}  # None: GitHub does not have it any more
         self._folders: dict[str, Mapping[str, str]] = {}
         self._bases: dict[tuple[str, str], str] = {}
         self._merged: dict[tuple[str, str, str], tuple[Actor, str, tuple[Fields, ...]]] = {}
@@ -124,8 +124,6 @@ class ContentHistory:
         for start in range(0, len(unknown), _WITH_REQUESTS):
             self._learn(unknown[start : start + _WITH_REQUESTS], folder, config)
         for after, update in by_commit.items():
-            if (after, folder, config) not in self._merged:  # GitHub has no such commit
-                continue
             viewer, default, requests = self._merged[after, folder, config]
             for pull, request in ((read_pull(request), request) for request in requests):
                 if pull.merge_commit != after:
@@ -183,6 +181,8 @@ class ContentHistory:
         default = repository.fields("defaultBranchRef").text("name")
         for place, oid in enumerate(commits):
             if (node := repository.maybe(f"c{place}")) is None:
+                self._known[oid, folder, config] = None
+                self._merged[oid, folder, config] = (viewer, default, ())
                 continue
             self._learned(node, folder, config)
             if place < _WITH_REQUESTS:
