@@ -208,6 +208,8 @@ def push_manifests(channel: Reference, files: Tree, source: str, revision: str, 
     present = ports.registry.resolve(channel)
     publication = Publication(channel, None, PUSHED, composed, None, None, recovered=present is not None)
     if present == composed.digest:
+        if (ledger := ports.ledger(channel)) and not ledger.records(present):  # an attacker may have moved it there
+            _require_now(channel, composed.digest, (), intent)
         return Pushed(present, published=False, signed=_finish(publication, ports, intent))
     holds: tuple[Hold, ...] = ()
     if present is not None:
@@ -217,14 +219,23 @@ def push_manifests(channel: Reference, files: Tree, source: str, revision: str, 
         placed = in_place(observed, PUSHED, ports, intent)
         holds, ports = placed.holds, ports.later_than(placed.last)
         publication = replace(publication, base=observed.digest, holds=still_on(holds, PUSHED, intent.now))
+    _require_now(channel, composed.digest, holds, intent)
+    publish(replace(publication, recovered=False), ports, intent)
+    return Pushed(composed.digest, published=True, signed=ports.signer is not None)
+
+
+def _require_now(channel: Reference, digest: Digest, holds: Sequence[Hold], intent: Intent) -> None:
+    """Check that a team's own manifests may be published, or recorded, now.
+
+    Raises:
+        PushRefused: the channel is paused or frozen, no window is open, or the same content was rolled back.
+    """
     verdicts = (
         *version_verdicts(PUSHED, Situation(PUSHED, intent.policy, intent.now, paused=intent.paused)),
-        hold_verdict(holds, Offered(digest=composed.digest), intent.now),
+        hold_verdict(holds, Offered(digest=digest), intent.now),
     )
     if decide(verdicts) is not Decision.AUTO:
         raise PushRefused(channel, reasons(verdicts))
-    publish(replace(publication, recovered=False), ports, intent)
-    return Pushed(composed.digest, published=True, signed=ports.signer is not None)
 
 
 def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:

@@ -127,6 +127,13 @@ def test_what_flux_could_not_show_is_no_revision(world: World, text: str) -> Non
 def test_a_paused_channel_gets_nothing(world: World) -> None:
     with pytest.raises(PushRefused, match="paused"):
         pushed(world, "two", paused=True)
+    assert not pushed(world, "one", paused=True).published
+    staging = CHANNEL.at_tag("staging")
+    two = push_manifests(staging, files("two"), SHOP, "main@sha1:two", world.ports(), intent()).digest
+    world.registry.put_manifest(CHANNEL, world.registry.manifest(staging))  # as an attacker could move it meanwhile
+    with pytest.raises(PushRefused, match="paused"):
+        pushed(world, "two", paused=True)
+    assert records(world, two) == ()
 
 
 def test_what_was_rolled_back_is_not_pushed_again(world: World) -> None:
