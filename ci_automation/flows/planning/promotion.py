@@ -117,11 +117,6 @@ class Considered(Struct, frozen=True):
         return self.findings.gates
 
     @property
-    def first_at(self) -> datetime | None:
-        """Return when the digest first came to the source, by its signed records."""
-        return self.moves[0].at if self.moves else None
-
-    @property
     def decision(self) -> Decision:
         """Return what is decided; what is there already happens by itself."""
         return decide(self.gates) if self.gates else Decision.AUTO
@@ -267,7 +262,8 @@ def _step(considered: Considered, before: Observed, old: Contents, new: Contents
 def _held(considered: Considered) -> Verdict:
     """Hold what the target was moved back from; what came to the source after that is new."""
     version = considered.version if considered.version != considered.old_version else None
-    offered = Offered(version, considered.first_at, considered.digest)
+    first = considered.moves[0].at if considered.moves else None  # when the digest came to the source, by its records
+    offered = Offered(version, first, considered.digest)
     return hold_verdict(considered.holds, offered, considered.promotion.intent.now)
 
 
