@@ -1016,8 +1016,12 @@ def test_no_version_brings_other_options_once_the_folder_is_taken_out(
     both = replace(entry.request, version=Version.parse(MINOR), target=Digest.parse(targets["together"]))
     lock = Lock.parse((scene.fleet.read(LOCK, BRANCH) or b"").decode()).with_entry(replace(entry, request=both))
     scene.fleet.push(BRANCH, {LOCK: lock.text.encode()}, "ben")
+    pull = scene.fleet.pulls[-1]
+    scene.fleet.edit(
+        pull.number, pull.author, body=pull.body.replace(alone, targets["together"])
+    )  # as the run's account
     later(scene)
-    scene.fleet.merge(scene.fleet.pulls[-1].number, "ada")
+    scene.fleet.merge(pull.number, "ada")
     ran = scene.run()
     assert scene.channel == before
     assert f"{both.target} was approved for {MINOR}, which renders as {targets['apart']} now" in ran.summary
