@@ -29,6 +29,7 @@ UNREAD = 141  # what shells report for one whose reader is gone, as with `| head
 COMMANDS = {
     "demo": "Show the whole job on an embedded registry, with sample releases.",
     "setup": "Write what a fleet repository needs: workflows, configuration, and the objects for clusters.",
+    "doctor": "Look for what keeps runs from their work: programs, credentials, trust, GitHub's settings, clocks.",
     "render": "Print what `flux install --export` of a release prints.",
     "init": "Publish the first artifact of a channel.",
     "check": "Say whether a channel is current, and what could be done.",

@@ -61,7 +61,7 @@ def validate(workflows: str | None, repository: str | None, branch: str, *, give
         shown |= {"file": path, "artifacts": names}
         texts.append(f"{path} is valid; its artifacts are {', '.join(names)}.")
     if workflows:
-        checked, advice = _checked_workflows(Path(workflows), config, repository, branch, given.config)
+        checked, advice = checked_workflows(Path(workflows), config, repository, branch, given.config)
         shown |= {"workflows": checked, "advice": advice}
         texts.append(f"The workflows that use the action fit together: {', '.join(checked) or 'none uses it'}.")
     if given.output == "json":
@@ -74,7 +74,7 @@ def validate(workflows: str | None, repository: str | None, branch: str, *, give
         _warn(config)
 
 
-def _checked_workflows(
+def checked_workflows(
     folder: Path, config: Config | None, repository: str | None, branch: str, file: str | None
 ) -> tuple[list[str], list[str]]:
     """Return the names of the workflow files that use the action, and what is worth a look in them.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import FetchedRelease, Release, ReleaseSource
     from ci_automation.flux.version import Version
     from ci_automation.github.client import GitHub
+    from ci_automation.github.waiting import Spent
     from ci_automation.impact.check import Clusters, Images
     from ci_automation.impact.overlay.builder import Kustomize
     from ci_automation.registry.credentials import CredentialSource
@@ -212,11 +213,11 @@ def kustomize() -> Kustomize | None:
     return find_kustomize(os.environ)
 
 
-def github(api: str, given: Arguments) -> GitHub:
+def github(api: str, given: Arguments, spent: Spent | None = None) -> GitHub:
     """Return a client for the GitHub at `api`, with the token that is meant for it, if there is one."""
     from ci_automation.github.client import GitHub
 
-    return GitHub(_github_token(api, given), api, say=_say_aloud)
+    return GitHub(_github_token(api, given), api, say=_say_aloud, spent=spent)
 
 
 def _say_aloud(text: str) -> None:

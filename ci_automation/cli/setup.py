@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -11,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.artifact.reference import Reference
+from ci_automation.cli.clone import git, place_of_clone, top_of
 from ci_automation.cli.output import confirmed, print_aside, print_text
 from ci_automation.cli.parameters import takes
 from ci_automation.cli.wiring import reading
 from ci_automation.config.model import ApprovalVia, SigningMode
-from ci_automation.config.workflows import GitHubPlace
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.flows.files import write_file
 from ci_automation.flows.setup import Answers, first_files, left_to_do, setup_files
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     from ci_automation.cli.arguments import Arguments
 
-_REMOTE = re.compile(r"(?:https://|ssh://git@|git@)([\w.-]+)[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 _COMPONENTS = f"flux-system/{COMPONENTS}"
 
 
@@ -74,8 +71,9 @@ def command(
     \b
     flux-manifests setup oci://ghcr.io/acme/flux-manifests:production --action acme/ci-automation
     """
-    top = _top(Path.cwd())
-    place = _place(top, repository, branch)
+    top = top_of(Path.cwd())
+    if (place := place_of_clone(top, repository, branch)) is None:
+        raise Unanswered("repository")
     ask = _Questions(asks=sys.stdin.isatty() and not yes)
     owner = place.repository.partition("/")[0].lower()
     channel = Reference.parse(
@@ -121,41 +119,9 @@ class _Questions:
         return default
 
 
-def _top(folder: Path) -> Path:
-    """Return the top of the clone that a folder is in, else the folder."""
-    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
-
-
-def _place(top: Path, repository: str | None, branch: str | None) -> GitHubPlace:
-    """Return the repository on GitHub and its default branch.
-
-    Raises:
-        Unanswered: no option names the repository, and no remote does.
-    """
-    found = _REMOTE.fullmatch(_git(top, "remote", "get-url", "origin"))
-    server = f"https://{found[1]}" if found else "https://github.com"
-    if not (named := repository or (found[2] if found else "")):
-        raise Unanswered("repository")
-    head = _git(top, "symbolic-ref", "--short", "refs/remotes/origin/HEAD").removeprefix("origin/")
-    return GitHubPlace(named, branch or head or "main", server)
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    try:
-        ran = subprocess.run(  # noqa: S603  # fixed arguments
-            ["git", "-C", str(folder), *arguments],  # noqa: S607  # the user's own git
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return ""
-    return ran.stdout.strip() if ran.returncode == 0 else ""
-
-
 def _bootstrapped(top: Path) -> list[str]:
     """Return the folders of the clone that `flux bootstrap` made."""
-    listed = _git(top, "ls-files", "--", f"*{SYNC}", f"*{COMPONENTS}").splitlines()
+    listed = git(top, "ls-files", "--", f"*{SYNC}", f"*{COMPONENTS}").splitlines()
     folders = {
         name: {str(PurePosixPath(it).parent) for it in listed if PurePosixPath(it).name == name}
         for name in (SYNC, COMPONENTS)

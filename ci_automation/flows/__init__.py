@@ -9,6 +9,7 @@ __all__ = [
     "clusters",
     "consumers",
     "diff",
+    "doctor",
     "evidence",
     "files",
     "history",

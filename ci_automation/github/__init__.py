@@ -9,6 +9,7 @@
 """
 
 __all__ = [
+    "answers",
     "app",
     "client",
     "commits",

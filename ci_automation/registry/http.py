@@ -116,6 +116,10 @@ class HttpRegistry:
             raise ContentMismatch(what, f"{descriptor.size} bytes", f"{len(answer.body)} bytes")
         return answer.body
 
+    def require_writable(self, reference: Reference) -> None:
+        """Check that the credentials may write: begin an upload, and give it up."""
+        self._uploads.begin_and_cancel(reference)
+
     def put_blob(self, reference: Reference, data: bytes) -> Digest:
         """Store `data` in the reference's repository, unless it is already known there, and return its digest.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import secrets
 from contextlib import contextmanager, suppress
@@ -121,6 +122,13 @@ class LayoutRegistry:
         if len(data) != descriptor.size:
             raise ContentMismatch(what, f"{descriptor.size} bytes", f"{len(data)} bytes")
         return data
+
+    def require_writable(self, reference: Reference) -> None:
+        """Check that the directory, or the one that it would be made in, may be written to."""
+        self._check(reference)
+        there = next(it for it in (self._path, *self._path.absolute().parents) if it.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise LayoutUnusable(self._path, "it may not be written to")
 
     def put_blob(self, reference: Reference, data: bytes) -> Digest:
         """Store `data`, unless it is there, and return its digest."""

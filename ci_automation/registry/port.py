@@ -203,6 +203,14 @@ class Registry(Protocol):
         """
         ...
 
+    def require_writable(self, reference: Reference) -> None:
+        """Check that the credentials may write to the reference's repository; nothing is stored.
+
+        Raises:
+            AccessDenied, LayoutUnusable: they may not.
+        """
+        ...
+
     def put_blob(self, reference: Reference, data: bytes) -> Digest:
         """Store `data` in the reference's repository, unless it is already known there, and return its digest."""
         ...

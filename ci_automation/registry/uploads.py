@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from msgspec.structs import replace
 
+from ci_automation.errors import RegistryError
 from ci_automation.registry.port import AccessDenied, NotFound
 from ci_automation.registry.wire import check_stored, unexpected
 
@@ -53,6 +55,13 @@ class Uploads:
         if answer.status == _ACCEPTED:
             self._begun[blob] = self._wire.followed(answer)
         return False
+
+    def begin_and_cancel(self, reference: Reference) -> None:
+        """Begin an upload and cancel it; a registry that does not cancel forgets it by itself."""
+        begin = replace(self._wire.request("POST", reference, "blobs/uploads/", push=True), body=b"")
+        location = self._wire.run(lambda deadline: self._begin(reference, begin, deadline))
+        with suppress(RegistryError):
+            self._wire.ask(replace(begin, method="DELETE", url=location, body=None))
 
     def _upload(
         self, blob: Reference, deadline: Deadline, *, body: bytes | None = None, file: BinaryIO | None = None

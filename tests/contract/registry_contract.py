@@ -106,6 +106,12 @@ class RegistryContract:
         assert door.registry.resolve(door.at.at_digest(NOBODY)) is None
         assert door.registry.tags(door.at) == ()
 
+    def test_whoever_may_write_can_learn_that_and_leaves_nothing(self, door: Door) -> None:
+        door.registry.require_writable(door.at)
+        assert door.again().tags(door.at) == ()
+        publish(door.registry, door.at)
+        door.registry.require_writable(door.at)
+
     def test_a_manifest_that_is_not_there_is_not_found(self, door: Door) -> None:
         with pytest.raises(NotFound) as caught:
             door.registry.manifest(door.at)

@@ -573,3 +573,14 @@ def test_a_teams_own_manifests_are_pushed_and_promoted(desk: Desk) -> None:
     desk.write("shop/new.yaml", "kind: Secret\n")
     assert "File new.yaml is new" in desk.ok("diff", "layout:shop-registry:staging", "./shop", *TRUSTED).out
     assert "no Flux" in desk.run("update", "layout:shop-registry:staging", "--log-level", "debug", *SIGNED).err
+
+
+def test_the_doctor_says_the_wrong_first_and_exits_with_its_code(desk: Desk) -> None:
+    ran = desk.run("doctor", "layout:registry:production", "--key", "cosign.key")
+    assert ran.code == 20
+    assert "wrong   layout:registry:production: read: there is no such channel" in ran.out
+    marks = [line.split()[0] for line in ran.out.splitlines() if not line.startswith(" ")][:-1]
+    assert marks == sorted(marks, key=["wrong", "unseen", "good"].index)
+    desk.init()
+    found = desk.run("doctor", "layout:registry:production", "--key", "cosign.key", "--output", "json")
+    assert [it["found"] for it in found.json["findings"] if it["health"] == "wrong" and it["what"] != "kustomize"] == []

@@ -128,6 +128,10 @@ class InMemoryRegistry:
             raise ContentMismatch(f"blob {descriptor.digest}", descriptor.size, len(data))
         return data
 
+    def require_writable(self, reference: Reference) -> None:
+        """Do nothing but count: everybody may write."""
+        self._at("require_writable", reference)
+
     def put_blob(self, reference: Reference, data: bytes) -> Digest:
         """Store `data` and return its digest."""
         digest = Digest.of(data)

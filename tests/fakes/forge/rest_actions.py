@@ -55,6 +55,12 @@ def _moment(text: str) -> dt.datetime:
     return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
 
 
+@route("GET", f"{REPO}/actions/permissions/workflow", "administration=read")
+def get_workflow_permissions(call: Call) -> Answer:
+    can = call.repo.can_create_pulls
+    return Answer(200, {"default_workflow_permissions": "read", "can_approve_pull_request_reviews": can})
+
+
 @route("GET", f"{REPO}/actions/runs", "actions=read")
 def list_runs(call: Call) -> Answer:
     return _listed(call, call.repo.runs)

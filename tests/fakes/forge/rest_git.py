@@ -34,6 +34,11 @@ def get_branch(call: Call) -> Answer:
     return Answer(200, {"name": name, "commit": shown.commit_of(repo, commit), "protected": is_protected})
 
 
+@route("GET", f"{REPO}/rules/branches/{{branch}}", "metadata=read")
+def list_rules(_: Call) -> Answer:
+    return Answer(200, [])  # this double has classic protection alone
+
+
 @route("GET", f"{REPO}/git/ref/{{ref}}", "contents=read")
 def get_ref(call: Call) -> Answer:
     if f"{call.path['owner']}/{call.path['repo']}" == call.forge.releases_repository:

@@ -1,0 +1,43 @@
+"""What a clone tells: its top, its files, and the repository on GitHub that it is of."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+from ci_automation.config.workflows import GitHubPlace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_REMOTE = re.compile(r"(?:https://|ssh://git@|git@)([\w.-]+)[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
+
+
+def top_of(folder: Path) -> Path:
+    """Return the top of the clone that a folder is in, else the folder."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+
+
+def place_of_clone(top: Path, repository: str | None = None, branch: str | None = None) -> GitHubPlace | None:
+    """Return the repository on GitHub and its default branch: as named, else as the remote `origin` has them."""
+    found = _REMOTE.fullmatch(git(top, "remote", "get-url", "origin"))
+    server = f"https://{found[1]}" if found else "https://github.com"
+    if not (named := repository or (found[2] if found else "")):
+        return None
+    head = git(top, "symbolic-ref", "--short", "refs/remotes/origin/HEAD").removeprefix("origin/")
+    return GitHubPlace(named, branch or head or "main", server)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Return what git prints, or nothing if it fails."""
+    try:
+        ran = subprocess.run(  # noqa: S603  # fixed arguments
+            ["git", "-C", str(folder), *arguments],  # noqa: S607  # the user's own git
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return ran.stdout.strip() if ran.returncode == 0 else ""

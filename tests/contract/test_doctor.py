@@ -1,0 +1,135 @@
+"""`doctor` tells what is wrong from what is good and from what it cannot see."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.config.workflows import GitHubPlace
+from ci_automation.flows.doctor import (
+    Diagnosis,
+    Health,
+    SettingsNeeded,
+    examine_clock,
+    examine_github,
+    examine_kustomize,
+    examine_registry,
+    examine_signer,
+)
+from ci_automation.flows.init import init
+from ci_automation.github.client import GitHub
+from ci_automation.github.runs import Runs
+from ci_automation.impact.overlay.builder import KustomizeUnusable
+from tests.fakes.forge import Forge
+from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.fakes.forge.repository import Repository
+
+WORKFLOW = b"name: Flux\non: {schedule: [{cron: '17 * * * *'}]}\njobs: {a: {runs-on: u, steps: [{run: 'true'}]}}\n"
+RIGHTS = {"contents": "read", "actions": "read", "administration": "read", "metadata": "read"}
+PLACE = GitHubPlace("acme/fleet")
+WANTED = SettingsNeeded(
+    pull_requests=True,
+    environment="flux-manifests",
+    workflow="flux.yaml",
+    package="ghcr.io/acme/flux-manifests",
+    now=datetime.now(UTC),
+    max_age=timedelta(days=1),
+)
+
+
+def health(found: Sequence[Diagnosis]) -> list[Health]:
+    return [it.health for it in found]
+
+
+@pytest.fixture
+def forge() -> Iterator[Forge]:
+    with Forge("api.github.com") as running:
+        yield running
+
+
+@pytest.fixture
+def fleet(forge: Forge) -> Repository:
+    """Return a repository as `setup` asks for it."""
+    made = forge.repository("acme/fleet", {".github/workflows/flux.yaml": WORKFLOW})
+    forge.user("ada")
+    made.collaborators["ada"] = "write"
+    made.environment("flux-manifests", ["ada"])
+    made.protect("main", 1)
+    made.complete(made.start("flux.yaml", "schedule", "ada").id)
+    return made
+
+
+def of_github(forge: Forge, rights: dict[str, str]) -> list[Diagnosis]:
+    client = GitHub(forge.token("actions", "acme/fleet", rights), forge.url)
+    return list(examine_github(client, Runs(client, "acme/fleet"), PLACE, WANTED))
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_repository_that_is_set_up_is_good_but_for_what_github_does_not_tell(forge: Forge) -> None:
+    found = of_github(forge, RIGHTS)
+    assert health(found) == [*[Health.GOOD] * 4, Health.UNSEEN], found
+    assert "no API" in found[-1].found
+
+
+def test_each_setting_that_is_missing_is_wrong_with_one_thing_to_do(forge: Forge, fleet: Repository) -> None:
+    fleet.can_create_pulls = False
+    fleet.environments.clear()
+    fleet.protections.clear()
+    fleet.runs.clear()
+    found = of_github(forge, RIGHTS)
+    assert health(found)[:4] == [Health.WRONG] * 4
+    assert all(it.advice and it.exit_code == 21 for it in found[:4])
+    fleet.environment("flux-manifests", [])
+    assert "it has none" in of_github(forge, RIGHTS)[1].found
+
+
+@pytest.mark.usefixtures("fleet")
+def test_what_the_token_may_not_see_is_neither_good_nor_wrong(forge: Forge) -> None:
+    found = of_github(forge, {"contents": "read"})
+    assert set(health(found)[:2]) == {Health.UNSEEN}
+    assert not any(it.exit_code for it in found)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state"), [(5, Health.GOOD), (-59, Health.GOOD), (61, Health.WRONG), (-300, Health.WRONG)]
+)
+def test_a_clock_is_wrong_from_a_minute_on(seconds: int, state: Health) -> None:
+    assert examine_clock(timedelta(seconds=seconds)).health is state
+
+
+class Kustomize:
+    """Builds what it is told to."""
+
+    def __init__(self, result: str | KustomizeUnusable) -> None:
+        self.result = result
+
+    def builds(self, wanted: Sequence[object]) -> tuple[str | KustomizeUnusable, ...]:
+        return (self.result,) * len(wanted)
+
+
+def test_kustomize_is_good_if_it_builds() -> None:
+    assert examine_kustomize(Kustomize("kind: ConfigMap\n")).health is Health.GOOD
+    assert examine_kustomize(None).health is Health.WRONG
+    unusable = examine_kustomize(Kustomize(KustomizeUnusable("kustomize could not be started")))
+    assert (unusable.health, unusable.found) == (Health.WRONG, "kustomize could not be started")
+
+
+def test_a_channel_is_read_written_to_and_verified() -> None:
+    world = World()
+    ports = world.ports()
+    found = [*examine_registry(CHANNEL, ports, lambda: 0.0), *examine_signer(CHANNEL, ports, intent())]
+    assert health(found) == [Health.WRONG, Health.GOOD, Health.GOOD, Health.WRONG]  # there is none yet
+    init(CHANNEL, OLD, ports, intent(overlay=OVERLAY))
+    found = [*examine_registry(CHANNEL, ports, lambda: 0.0), *examine_signer(CHANNEL, ports, intent())]
+    assert health(found) == [Health.GOOD] * 4
+    assert str(world.channel_digest()) in found[0].found
+    foreign = [*examine_signer(CHANNEL, world.ports("theirs", "ours"), intent())]
+    assert health(foreign) == [Health.WRONG, Health.GOOD]
+    times = iter((0.0, 3.0))
+    assert next(iter(examine_registry(CHANNEL, ports, lambda: next(times)))).health is Health.WRONG
