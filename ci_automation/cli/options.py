@@ -267,6 +267,7 @@ OPTIONS = (
     Option(
         "accept-edits", "drop hand edits of the components file", kind=Kind.SWITCH, repeat=Repeat.EACH_UNTIL_PUBLISHED
     ),
+    Option("acknowledge", "accept what breaks, once; may be repeated", "FINGERPRINT", Kind.LIST),
     Option(
         "allow-removal",
         "allow the removal of controllers and CRDs; pruning a CRD deletes its objects",

@@ -60,9 +60,8 @@ class DateHasPassed(UsageError):
 @click.option("--lift", is_flag=True, help="end the hold on what was left; the channel stays where it is")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="hold what is left until then (UTC)")
 @click.option("--reason", default="", metavar="TEXT", help="why; the hold shows it")
-@click.option("--acknowledge", multiple=True, metavar="FINGERPRINT", help="accept what breaks, once; may be repeated")
 @click.option("--yes", is_flag=True, help="go back without being asked, for jobs")
-@takes("allow-removal", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
+@takes("acknowledge", "allow-removal", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
 def command(
     artifact: str,
     *,
