@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_automation.action.announcement import announcing
@@ -169,6 +170,29 @@ def _watch(inputs: Inputs, run: ActionRun) -> int:
     return 0
 
 
+def _doctor(inputs: Inputs, run: ActionRun) -> int:
+    """Look for what keeps runs from their work, and fail if something is wrong."""
+    from ci_automation.cli.doctor import code_of_wrong, examined, examined_repository, lines_of
+    from ci_automation.config.workflows import GitHubPlace
+    from ci_automation.flows.doctor import Health, examine_clock
+    from ci_automation.report.markdown import code, markdown_table
+
+    hub = Hub.of(inputs, run)
+    place = GitHubPlace(hub.repository, hub.default_branch(), run.job.server)
+    config = configuration(inputs.given)
+    findings = examined(goals(inputs, run), config, place, run.job.workspace or Path(), inputs.given.config)
+    client = hub.client(contents="read", actions="read")
+    findings += examined_repository(client, place, config, inputs.workflow or "flux.yaml", now())
+    findings.append(examine_clock(now() - hub.clock()))
+    run.say("\n".join(lines_of(findings)))
+    for it in findings:
+        if it.health is Health.WRONG:
+            run.tell("error", f"{it.what}: {it.found}. {it.advice}")
+    rows = [(str(it.health), code(it.what), code(it.found), code(it.advice)) for it in findings]
+    run.more.append(markdown_table(("", "what", "found", "to do"), rows))
+    return code_of_wrong(findings)
+
+
 def _matrix(inputs: Inputs, run: ActionRun) -> int:
     """Hand over the names and addresses of the configured artifacts, for a matrix of jobs.
 
@@ -200,6 +224,7 @@ ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
     "do": _operate,
     "consumers": _consumers,
     "watch": _watch,
+    "doctor": _doctor,
     "matrix": _matrix,
     "preview": preview,
     "comment": comment_preview,

@@ -124,7 +124,7 @@ class ActionRun(Struct):
         if self.page:
             values["preview"] = preview_markdown(self.page, MAX_COMMENT)
             append(self.job.summary, preview_markdown(self.page, room))
-        elif self.accounts or self.ended_by:
+        elif self.accounts or self.ended_by or self.more:
             append(self.job.summary, summary(self.accounts, self.ended_by, room, self.more))
         append(self.job.output, output_text(values))
 

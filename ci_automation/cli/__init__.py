@@ -196,6 +196,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 __all__ = [
     "arguments",
+    "doctor",
     "follow_up",
     "history",
     "options",

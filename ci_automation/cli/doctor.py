@@ -34,12 +34,13 @@ from ci_automation.flows.doctor import (
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
     from ci_automation.config.model import Config
     from ci_automation.config.workflows import GitHubPlace
+    from ci_automation.github.client import GitHub
 
 _GITHUB = "https://github.com"
 _WORKFLOWS = ".github/workflows"
@@ -60,24 +61,47 @@ def command(artifact: str | None, *, workflow: str, given: Arguments) -> int:
     \b
     flux-manifests doctor oci://ghcr.io/acme/flux-manifests:production --key cosign.key
     """
-    findings = [examine_kustomize(kustomize())]
-    for each in targets(artifact, given):
-        findings += _of_artifact(each)
-    config = configuration(given)
-    place = place_of_clone(top_of(Path.cwd()), os.environ.get("GITHUB_REPOSITORY"))
-    findings += _of_workflows(config, place, given)
+    from ci_automation.github.waiting import Spent
+
+    top, config = top_of(Path.cwd()), configuration(given)
+    place = place_of_clone(top, os.environ.get("GITHUB_REPOSITORY"))
+    findings = examined(targets(artifact, given), config, place, top, given.config)
     if place:
-        findings += _of_github(place, config, workflow, given)
-    wrong = [it for it in findings if it.health is Health.WRONG]
+        spent = Spent()
+        findings += examined_repository(
+            github(_api_of(place), given, spent), place, config, workflow, datetime.now(UTC)
+        )
+        findings.append(examine_clock(spent.ahead))
     if given.output == "json":
-        print_json({"healthy": not wrong, "findings": to_builtins(findings)})
+        print_json({"healthy": not code_of_wrong(findings), "findings": to_builtins(findings)})
     else:
-        for it in sorted(findings, key=lambda it: list(Health).index(it.health)):
-            print_text(plain_text(f"{_MARKS[it.health]} {it.what}: {it.found}"))
-            if it.advice:
-                print_text(plain_text(f"        {it.advice}"))
-        print_text(f"{len(wrong)} of {len(findings)} are wrong." if wrong else "Nothing that was seen is wrong.")
-    return max((it.exit_code for it in wrong), default=0)
+        print_text("\n".join(lines_of(findings)))
+    return code_of_wrong(findings)
+
+
+def lines_of(findings: Sequence[Diagnosis]) -> Iterator[str]:
+    """Yield what a person reads, what is wrong first."""
+    for it in sorted(findings, key=lambda it: list(Health).index(it.health)):
+        yield plain_text(f"{_MARKS[it.health]} {it.what}: {it.found}")
+        if it.advice:
+            yield plain_text(f"        {it.advice}")
+    wrong = sum(it.health is Health.WRONG for it in findings)
+    yield f"{wrong} of {len(findings)} are wrong." if wrong else "Nothing that was seen is wrong."
+
+
+def code_of_wrong(findings: Sequence[Diagnosis]) -> int:
+    """Return the exit code: 0 if nothing is wrong, else the highest of what a run would exit with."""
+    return max((it.exit_code for it in findings), default=0)
+
+
+def examined(
+    goals: Iterable[Target], config: Config | None, place: GitHubPlace | None, top: Path, file: str | None
+) -> list[Diagnosis]:
+    """Return what is found on this machine, in the checkout at `top`, and in the registries."""
+    found = [examine_kustomize(kustomize())]
+    for goal in goals:
+        found += _of_artifact(goal)
+    return [*found, _of_workflows(config, place, top / _WORKFLOWS, file)]
 
 
 def _of_artifact(goal: Target) -> Iterator[Diagnosis]:
@@ -90,42 +114,39 @@ def _of_artifact(goal: Target) -> Iterator[Diagnosis]:
     yield from examine_signer(goal.channel, ports, intent)
 
 
-def _of_workflows(config: Config | None, place: GitHubPlace | None, given: Arguments) -> Iterator[Diagnosis]:
-    folder = top_of(Path.cwd()) / _WORKFLOWS
+def _of_workflows(config: Config | None, place: GitHubPlace | None, folder: Path, file: str | None) -> Diagnosis:
     what = "configuration and workflows fit together"
     if not folder.is_dir():
         advice = "Run it in a clone of the fleet repository."
-        yield Diagnosis(what, Health.UNSEEN, f"there is no {_WORKFLOWS} here", advice)
-        return
+        return Diagnosis(what, Health.UNSEEN, f"there is no {_WORKFLOWS} here", advice)
+    repository, branch = (place.repository, place.branch) if place else (None, "main")
     try:
-        used, _ = checked_workflows(
-            folder, config, place.repository if place else None, place.branch if place else "main", given.config
-        )
+        used, _ = checked_workflows(folder, config, repository, branch, file)
     except Error as error:
-        yield diagnosed(what, error)
-        return
-    yield Diagnosis(what, Health.GOOD, ", ".join(used) or "no workflow uses the action")
+        return diagnosed(what, error)
+    return Diagnosis(what, Health.GOOD, ", ".join(used) or "no workflow uses the action")
 
 
-def _of_github(place: GitHubPlace, config: Config | None, workflow: str, given: Arguments) -> Iterator[Diagnosis]:
+def examined_repository(
+    client: GitHub, place: GitHubPlace, config: Config | None, workflow: str, now: datetime
+) -> Iterator[Diagnosis]:
+    """Yield what GitHub shows of a fleet repository whose `workflow` runs on schedule."""
     from ci_automation.github.runs import Runs
-    from ci_automation.github.waiting import Spent
 
-    api = os.environ.get("GITHUB_API_URL") or (
-        "https://api.github.com" if place.server == _GITHUB else f"{place.server}/api/v3"
-    )
-    spent = Spent()
-    client = github(api, given, spent)
     artifacts = config.artifacts if config else ()
     ghcr = [it.channel.repository for it in artifacts if str(it.channel.repository).startswith("oci://ghcr.io/")]
     asks = {it.approval.via for it in artifacts if it.approval.via}
-    wanted = SettingsNeeded(
+    needed = SettingsNeeded(
         pull_requests=not asks or ApprovalVia.PULL_REQUEST in asks,
         environment=next((it.approval.environment for it in artifacts), "flux-manifests"),
         workflow=workflow,
         package=str(ghcr[0]).removeprefix("oci://") if ghcr else "",
-        now=datetime.now(UTC),
+        now=now,
         max_age=timedelta(days=1),
     )
-    yield from examine_github(client, Runs(client, place.repository), place, wanted)
-    yield examine_clock(spent.ahead)
+    yield from examine_github(client, Runs(client, place.repository), place, needed)
+
+
+def _api_of(place: GitHubPlace) -> str:
+    public = "https://api.github.com" if place.server == _GITHUB else f"{place.server}/api/v3"
+    return os.environ.get("GITHUB_API_URL") or public

@@ -57,7 +57,7 @@ class Option(NamedTuple):
 
 
 _PUBLISHING = ("update", "apply", "approve", "promote", "show", "do")
-ACTION_NAMES = (*_PUBLISHING, "consumers", "watch", "matrix", "preview", "comment")
+ACTION_NAMES = (*_PUBLISHING, "consumers", "watch", "doctor", "matrix", "preview", "comment")
 OPERATION_NAMES = ("init", "adopt", "rollback", "lift-hold", "promote")
 
 OPTIONS = (
@@ -67,8 +67,9 @@ OPTIONS = (
         "apply publishes merged approvals; approve publishes the step that reviewers approved in a protected "
         "environment; promote is update for promoted channels alone; show says what an operation would do, do "
         "does it once reviewers approved the run; consumers opens pull requests in repositories that pin the artifact; "
-        "watch checks that the schedule still runs; matrix lists the artifacts; preview shows what a pull request "
-        "changes and can break; comment keeps that page as a comment on the request",
+        "watch checks that the schedule still runs; doctor looks for what keeps runs from their work; matrix lists the "
+        "artifacts; preview shows what a pull request changes and can break; comment keeps that page as a "
+        "comment on the request",
         default="update",
         choices=ACTION_NAMES,
     ),

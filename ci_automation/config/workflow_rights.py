@@ -28,6 +28,7 @@ _RIGHTS = {  # of a job that runs the command; those that ask have the rights of
     "consumers": {"contents": "read"},
     "matrix": {"contents": "read"},
     "watch": {"actions": "write", "issues": "write"},
+    "doctor": {"contents": "read", "actions": "read"},
 }
 _RIGHTS_TO_ASK: Mapping[str, Mapping[str, str]] = {
     ApprovalVia.PULL_REQUEST: {"contents": "write", "pull-requests": "write"},

@@ -28,6 +28,7 @@ from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tests.contract.scene import Scene
     from tests.fakes.forge.repository import Repository
 
 WORKFLOW = b"name: Flux\non: {schedule: [{cron: '17 * * * *'}]}\njobs: {a: {runs-on: u, steps: [{run: 'true'}]}}\n"
@@ -133,3 +134,11 @@ def test_a_channel_is_read_written_to_and_verified() -> None:
     assert health(foreign) == [Health.WRONG, Health.GOOD]
     times = iter((0.0, 3.0))
     assert next(iter(examine_registry(CHANNEL, ports, lambda: next(times)))).health is Health.WRONG
+
+
+def test_the_action_looks_too_and_is_red_if_something_is_wrong(scene: Scene) -> None:
+    scene.fleet.environments.clear()
+    ran = scene.run("doctor", artifact="layout:registry:production", workflow="check.yaml")
+    assert "good    layout:registry:production: what clusters verify" in ran.log
+    assert "wrong   environment flux-manifests has reviewers" in ran.log
+    assert (ran.code, "there is no such environment" in ran.summary) == (21, True)
