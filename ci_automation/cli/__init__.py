@@ -23,6 +23,8 @@ from ci_automation.errors import INTERRUPTED, Error, is_interruption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from click.shell_completion import CompletionItem
+
 UNREAD = 141  # what shells report for one whose reader is gone, as with `| head`
 
 # The commands in the order in which one meets them; a test compares the sentences with the commands' own.
@@ -54,10 +56,14 @@ COMMANDS = {
     "bootstrap": "Install Flux on a cluster from a channel, which the cluster follows from then on.",
     "mirror": "Fill a directory with verified releases, for sites without GitHub, or copy the controllers' images.",
     "config": "Check the configuration file, or print its JSON schema.",
+    "completion": "Print the script by which a shell completes commands and options.",
     "action": "Do the work of the GitHub Action, whose inputs are the options.",
 }
 
 _MODULES = {"action": "ci_automation.action.main"}  # of commands that are in another room
+
+
+COMPLETE = "_FLUX_MANIFESTS_COMPLETE"  # the variable in which that script says what a shell asks for
 
 
 class Commands(click.Group):
@@ -79,7 +85,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that is called; an unknown one names the nearest."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             import difflib
 
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
@@ -91,13 +97,20 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin like this, without importing the commands."""
+        from click.shell_completion import CompletionItem
+
+        commands = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
 
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with `flux-manifests demo`; each command has its own --help.",
 )
-@click.version_option(__version__, message="%(version)s")
+@click.version_option(__version__, "-V", "--version", message="%(version)s")
 def cli() -> None:
     """Keep Flux itself current on clusters that read it from a signed OCI artifact.
 
@@ -110,6 +123,10 @@ def cli() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; whatever a user can cause is one message, never a traceback."""
     try:
+        if asked := os.environ.get(COMPLETE):
+            from ci_automation.cli.completion import complete
+
+            return complete(cli, asked)
         code = cli.main(args=list(arguments), prog_name="flux-manifests", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
@@ -201,6 +218,7 @@ __all__ = [
     "history",
     "options",
     "output",
+    "parameters",
     "places",
     "promote",
     "promotions",

@@ -9,7 +9,7 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.output import print_aside
-from ci_automation.cli.parameters import SIGNING, STEPS, takes
+from ci_automation.cli.parameters import SIGNING, STEPS, HeadedCommand, takes
 from ci_automation.cli.results import Result, finish
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import plan_target
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
 
 
-@click.command("apply")
+@click.command("apply", cls=HeadedCommand)
 @click.argument("plan_file", metavar="PLAN")
 @click.option("--approve", multiple=True, metavar="DIGEST", help="approve the step that leads to exactly this digest")
 @takes("exit-code", *SIGNING, *STEPS)

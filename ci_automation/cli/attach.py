@@ -9,7 +9,7 @@ import click
 
 from ci_automation.artifact.tree import TreeFile
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.parameters import COMMON, takes
+from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
 from ci_automation.flows.attachments import UnfitAttachment, attach
@@ -26,7 +26,7 @@ class UnreadableAttachment(UsageError):
     hint = "Name regular files of at most 100 MiB."
 
 
-@click.command("attach")
+@click.command("attach", cls=HeadedCommand)
 @click.argument("artifact")
 @click.argument("files", nargs=-1)
 @click.option("--type", "kind", metavar="TYPE", required=True, help="what it is, such as application/vnd.acme.readme")

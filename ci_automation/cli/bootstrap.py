@@ -10,7 +10,7 @@ import click
 
 from ci_automation.cli.bootstrap_manifests import prepared
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.flows.bootstrap import bootstrap
 from ci_automation.flows.programs.kubectl import Kubectl
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
 
 
-@click.command("bootstrap")
+@click.command("bootstrap", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--kubeconfig", metavar="FILE", required=True, help="the cluster's address and login, as kubectl has it")
 @click.option("--context", metavar="NAME", help="the context of the kubeconfig; default: its current one")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.sync_manifests import sync_settings
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.bootstrap import prepare
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
 
 
-@click.command("bootstrap-manifests")
+@click.command("bootstrap-manifests", cls=HeadedCommand)
 @click.argument("artifact")
 @click.argument("folder")
 @click.option("--timeout", default="5m", show_default=True, help="how long the printed commands wait for each part")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_aside, print_text
-from ci_automation.cli.parameters import SIGNING, STEPS, takes
+from ci_automation.cli.parameters import SIGNING, STEPS, HeadedCommand, takes
 from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.target import Target
 
 
-@click.command("check")
+@click.command("check", cls=HeadedCommand)
 @click.argument("artifact", required=False)
 @click.option("--heal", is_flag=True, help="sign again a channel that has lost its signature and is provably yours")
 @takes("exit-code", *SIGNING, *STEPS, install_flags=True)

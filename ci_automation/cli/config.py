@@ -11,7 +11,7 @@ import click
 
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_aside, print_json, print_text
-from ci_automation.cli.parameters import COMMON, takes
+from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.document import MAX_BYTES, InvalidConfig, Problem
 from ci_automation.config.load import load_config
@@ -38,7 +38,7 @@ def command() -> None:
     """
 
 
-@command.command("validate")
+@command.command("validate", cls=HeadedCommand)
 @click.option("--workflows", metavar="DIR", help="check the workflows of this folder too, such as .github/workflows")
 @click.option("--repository", metavar="OWNER/NAME", envvar="GITHUB_REPOSITORY", help="the repository of the workflows")
 @click.option("--branch", metavar="NAME", default="main", show_default=True, help="its default branch")
@@ -121,7 +121,7 @@ def _warn(config: Config) -> None:
                 print_aside(plain_text(f"{artifact.name}: {ended(each)}"))
 
 
-@command.command("schema")
+@command.command("schema", cls=HeadedCommand)
 def schema() -> None:
     """Print the JSON schema of the configuration file, for editors.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_json, print_table, print_text
-from ci_automation.cli.parameters import COMMON, takes
+from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.attachments import attached_files, discover
 from ci_automation.flows.files import write_tree
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _WITHOUT_NEWS = ("dev.sigstore.bundle.content", "org.opencontainers.image.created")
 
 
-@click.command("discover")
+@click.command("discover", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--type", "kind", metavar="TYPE", help="only this type")
 @click.option("--folder", metavar="DIR", help="write the files here, to a new or empty folder")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.cli.output import print_json, print_table, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
 from ci_automation.flows.history import history
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ci_automation.records.notes import HoldStatement, Record
 
 
-@click.command("history")
+@click.command("history", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--since", metavar="WHEN", help="list only what is newer: a date such as 2026-11-01 (UTC), or 30d")
 @takes(*TRUST, "registry-config", *COMMON)

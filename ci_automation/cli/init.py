@@ -9,7 +9,7 @@ import click
 
 from ci_automation.cli.arguments import ContradictingOptions
 from ci_automation.cli.output import print_aside, print_json, print_parts, print_text
-from ci_automation.cli.parameters import COMMON, SIGNING, takes
+from ci_automation.cli.parameters import COMMON, SIGNING, HeadedCommand, takes
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
 from ci_automation.errors import UsageError, VerificationFailed
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --signing key or --signing keyless."
 
 
-@click.command("init")
+@click.command("init", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--flux-version", metavar="VERSION", help="the release to begin with, for example v2.9.4")
 @click.option("--overlay", metavar="DIR", help="the team's own files: kustomization.yaml, patches, anything")

@@ -30,6 +30,20 @@ class Repeat(enum.Enum):
     SIGN = "in those that sign"
 
 
+class Heading(enum.Enum):
+    """The part of a command's help that an option is in; the parts are in this order."""
+
+    OWN = "Options"
+    SIGNING = "Signing"
+    TRUST = "Trust"
+    CONTENT = "Content"
+    ALLOWANCES = "Allowances"
+    CLUSTERS = "Clusters"
+    PLACES = "Files and registries"
+    OUTPUT = "Output"
+    FLUX_INSTALL = "Flags of flux install"
+
+
 class Option(NamedTuple):
     """One option; `help` is for the command line, `input` for the action: without one of them it is not there."""
 
@@ -44,6 +58,7 @@ class Option(NamedTuple):
     default: str = ""  # of the input
     expression: str = ""  # what the runner fills in by default, beyond what a program can
     repeat: Repeat | None = None
+    heading: Heading = Heading.OWN
 
     @property
     def parameter(self) -> str:
@@ -84,8 +99,15 @@ OPTIONS = (
         "FILE",
         input="The configuration file. By default .github/flux-manifests.yaml, if it is there",
         repeat=Repeat.EACH,
+        heading=Heading.PLACES,
     ),
-    Option("registry-config", "docker's config.json with the registries' credentials", "FILE", repeat=Repeat.EACH),
+    Option(
+        "registry-config",
+        "docker's config.json with the registries' credentials",
+        "FILE",
+        repeat=Repeat.EACH,
+        heading=Heading.PLACES,
+    ),
     Option(
         "registry-username",
         input="The user of the artifact's registry. For ghcr.io the default is the actor, with the github-token",
@@ -126,6 +148,7 @@ OPTIONS = (
         "how to sign. Default: with --key if given, else keyless in GitHub Actions",
         choices=("keyless", "key", "kms", "unsafe-unsigned"),
         input="How to sign: keyless, key, kms, or unsafe-unsigned. By default with the key if given, else keyless",
+        heading=Heading.SIGNING,
     ),
     Option(
         "key",
@@ -135,6 +158,7 @@ OPTIONS = (
         of_readers="the signing key; the command uses only its public half",
         input="The private key: env://NAME for a variable of the step, a file, or awskms://, gcpkms://, azurekms://, "
         "hashivault://. Its password is in the variable COSIGN_PASSWORD",
+        heading=Heading.SIGNING,
     ),
     Option(
         "signature-format",
@@ -142,6 +166,7 @@ OPTIONS = (
         choices=("legacy", "both", "bundle"),
         input="Every Flux reads legacy; only 2.8.6 and later read bundle. By default legacy",
         repeat=Repeat.SIGN,
+        heading=Heading.SIGNING,
     ),
     Option(
         "attestations",
@@ -149,6 +174,7 @@ OPTIONS = (
         kind=Kind.SWITCH,
         input="Attach provenance and a list of the controllers (SBOM)",
         repeat=Repeat.SIGN,
+        heading=Heading.SIGNING,
     ),
     Option(
         "accept-shared-subject",
@@ -160,6 +186,7 @@ OPTIONS = (
         "sign with another key or identity than the trusted one, once",
         kind=Kind.SWITCH,
         input="Sign with another key or identity than the trusted one, for one run",
+        heading=Heading.SIGNING,
     ),
     Option(
         "public-key",
@@ -169,6 +196,7 @@ OPTIONS = (
         of_readers="trust signatures of this key; repeatable; default: the public half of --key",
         input="Trust signatures of these keys; files or env://NAME, one per line",
         repeat=Repeat.TRUST,
+        heading=Heading.TRUST,
     ),
     Option(
         "identity",
@@ -177,6 +205,7 @@ OPTIONS = (
         Kind.LIST,
         input="Trust exactly these subjects of keyless signatures, one per line",
         repeat=Repeat.TRUST,
+        heading=Heading.TRUST,
     ),
     Option(
         "identity-regexp",
@@ -185,6 +214,7 @@ OPTIONS = (
         Kind.LIST,
         input="Trust subjects that match (RE2), one per line: ^ first, $ last",
         repeat=Repeat.TRUST,
+        heading=Heading.TRUST,
     ),
     Option(
         "issuer",
@@ -192,6 +222,7 @@ OPTIONS = (
         "URL",
         input="The issuer of the identity, such as https://token.actions.githubusercontent.com",
         repeat=Repeat.TRUST,
+        heading=Heading.TRUST,
     ),
     Option(
         "trust-config",
@@ -199,19 +230,27 @@ OPTIONS = (
         "FILE",
         input="The file of your own Sigstore instance: client trust config, or trusted_root.json",
         repeat=Repeat.TRUST,
+        heading=Heading.TRUST,
     ),
     Option(  # of the action, which cannot ask: the digest names what a person adopts
         "adopt",
         input="The digest of an artifact without a trusted signature: trust exactly this digest, and sign it. The log "
         "shows its content",
     ),
-    Option("overlay", "replace the overlay by the files of this folder; needs approval", "DIR", repeat=Repeat.EACH),
+    Option(
+        "overlay",
+        "replace the overlay by the files of this folder; needs approval",
+        "DIR",
+        repeat=Repeat.EACH,
+        heading=Heading.CONTENT,
+    ),
     Option(
         "components-file",
         "the components file in the artifact; found automatically if there is only one",
         "PATH",
         input="The components file in the artifact; found automatically if there is only one",
         repeat=Repeat.EACH,
+        heading=Heading.CONTENT,
     ),
     Option(
         "releases",
@@ -220,6 +259,7 @@ OPTIONS = (
         variable="FLUX_RELEASES",
         input="A folder with releases, or oci://HOST/REPOSITORY as `mirror --push` fills it, instead of GitHub",
         repeat=Repeat.EACH,
+        heading=Heading.PLACES,
     ),
     Option("base", input="For approve: the base digest of the approved step"),
     Option("target", input="For approve: the approved digest"),
@@ -245,6 +285,7 @@ OPTIONS = (
         "FILE",
         Kind.LIST,
         repeat=Repeat.EACH,
+        heading=Heading.CLUSTERS,
     ),
     Option(
         "objects",
@@ -252,10 +293,21 @@ OPTIONS = (
         "PATH",
         Kind.LIST,
         repeat=Repeat.EACH,
+        heading=Heading.CLUSTERS,
     ),
-    Option("kubernetes", "the clusters' Kubernetes, such as 1.34, or 1.34-1.36", "RANGE", repeat=Repeat.EACH),
     Option(
-        "pin-images", "add digests to the controllers' images, or remove them", kind=Kind.EITHER, repeat=Repeat.EACH
+        "kubernetes",
+        "the clusters' Kubernetes, such as 1.34, or 1.34-1.36",
+        "RANGE",
+        repeat=Repeat.EACH,
+        heading=Heading.CLUSTERS,
+    ),
+    Option(
+        "pin-images",
+        "add digests to the controllers' images, or remove them",
+        kind=Kind.EITHER,
+        repeat=Repeat.EACH,
+        heading=Heading.CONTENT,
     ),
     # What was published in this run is signed and unedited: nothing is left to adopt or to accept.
     Option(
@@ -263,10 +315,20 @@ OPTIONS = (
         "trust the present artifact once: show every file of it, and ask",
         kind=Kind.SWITCH,
         repeat=Repeat.EACH_UNTIL_PUBLISHED,
+        heading=Heading.ALLOWANCES,
     ),
-    Option("yes", "adopt without asking, for jobs", kind=Kind.SWITCH),
     Option(
-        "accept-edits", "drop hand edits of the components file", kind=Kind.SWITCH, repeat=Repeat.EACH_UNTIL_PUBLISHED
+        "yes",
+        "adopt without asking, for jobs",
+        kind=Kind.SWITCH,
+        heading=Heading.ALLOWANCES,
+    ),
+    Option(
+        "accept-edits",
+        "drop hand edits of the components file",
+        kind=Kind.SWITCH,
+        repeat=Repeat.EACH_UNTIL_PUBLISHED,
+        heading=Heading.ALLOWANCES,
     ),
     Option("acknowledge", "accept what breaks, once; may be repeated", "FINGERPRINT", Kind.LIST),
     Option(
@@ -274,25 +336,34 @@ OPTIONS = (
         "allow the removal of controllers and CRDs; pruning a CRD deletes its objects",
         kind=Kind.SWITCH,
         repeat=Repeat.EACH,
+        heading=Heading.ALLOWANCES,
     ),
     Option(
         "unsafe-unproven-rendering",
         "publish a release without a proven rendering",
         kind=Kind.SWITCH,
         repeat=Repeat.EACH,
+        heading=Heading.ALLOWANCES,
     ),
-    Option("output", "for people or programs", choices=("text", "json")),
+    Option(
+        "output",
+        "for people or programs",
+        choices=("text", "json"),
+        heading=Heading.OUTPUT,
+    ),
     Option(
         "exit-code",
         "exit with 3 if a step waits for approval, with 11 if policy refuses every possible step",
         kind=Kind.SWITCH,
         input="Exit with 3 if a step waits for approval, with 11 if policy refuses every possible step",
+        heading=Heading.OUTPUT,
     ),
     Option(
         "verbose",
         "report each action; list each change and gate",
         kind=Kind.SWITCH,
         input="Show the details of an internal error",
+        heading=Heading.OUTPUT,
     ),
 )
 

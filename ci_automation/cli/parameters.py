@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Option
+from ci_automation.cli.options import OF_COMMAND_LINE, Heading, Kind, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -40,6 +40,38 @@ INSTALL_FLAGS = (
     Option("flag", "a flag that only that release's own CLI knows", "NAME=VALUE", Kind.LIST),
 )
 _WITHOUT_EFFECT = ("export", "force")  # they say what `flux install` does with its output, which is not ours to do
+
+
+class HeadedOption(click.Option):
+    """An option of the table, which knows its part of the help."""
+
+    def __init__(self, *names: Any, heading: Heading, **settings: Any) -> None:  # click's own
+        super().__init__(*names, **settings)
+        self.heading = heading
+
+
+_option = functools.partial(click.option, cls=HeadedOption)
+
+
+class HeadedCommand(click.Command):
+    """A command whose help has its options in parts."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, part by part."""
+        for heading, options in options_by_heading(self, ctx):
+            with formatter.section(heading.value):
+                formatter.write_dl([row for it in options if (row := it.get_help_record(ctx))])
+
+
+def options_by_heading(command: click.Command, ctx: click.Context) -> Iterator[tuple[Heading, list[click.Option]]]:
+    """Yield the options that a command shows, part by part; --help is beside --output, if that is there."""
+    shown = [it for it in command.get_params(ctx) if isinstance(it, click.Option) and not it.hidden]
+    headings = {it: it.heading if isinstance(it, HeadedOption) else Heading.OWN for it in shown}
+    if Heading.OUTPUT in headings.values():
+        headings |= {it: Heading.OUTPUT for it in shown if "--help" in it.opts}
+    for heading in Heading:
+        if options := [it for it in shown if headings[it] is heading]:
+            yield heading, options
 
 
 def takes(*names: str, install_flags: bool = False, markdown: bool = False) -> Callable[[F], F]:
@@ -80,30 +112,34 @@ def _decorated(function: F, options: Iterable[Callable[[F], F]]) -> F:
 
 def _click_option(option: Option, *, signs: bool, markdown: bool) -> Callable[[F], F]:
     """Return the option as click has it."""
-    text = option.help if signs or not option.of_readers else option.of_readers
+    text, heading = option.help, option.heading
+    if option.of_readers and not signs:
+        text, heading = option.of_readers, Heading.TRUST
     name = f"--{option.name}"
     if option.name == "output":
         choices = (*option.choices, "markdown") if markdown else option.choices
-        return click.option(name, type=click.Choice(choices), default="text", show_default=True, help=text)
+        return _option(name, type=click.Choice(choices), default="text", show_default=True, help=text, heading=heading)
     if option.name == "verbose":
-        return click.option(name, "-v", is_flag=True, help=text)
+        return _option(name, "-v", is_flag=True, help=text, heading=heading)
     match option.kind:
         case Kind.SWITCH:
-            return click.option(name, is_flag=True, help=text)
+            return _option(name, is_flag=True, help=text, heading=heading)
         case Kind.EITHER:
-            return click.option(f"{name}/--no-{option.name}", default=None, help=text)
+            return _option(f"{name}/--no-{option.name}", default=None, help=text, heading=heading)
         case _:
             several, variable = option.kind is Kind.LIST, option.variable
             kind = click.Choice(option.choices) if option.choices else None
-            return click.option(name, metavar=option.metavar, type=kind, multiple=several, envvar=variable, help=text)
+            return _option(
+                name, metavar=option.metavar, type=kind, multiple=several, envvar=variable, help=text, heading=heading
+            )
 
 
 def _install_flag(flag: Option) -> Callable[[F], F]:
     """Return a flag of `flux install`: a switch may have a value, as it may for Flux."""
-    name, text = f"--{flag.name}", f"flux install: {flag.help}"
+    name, text, heading = f"--{flag.name}", flag.help, Heading.FLUX_INSTALL
     if flag.kind is Kind.EITHER:
-        return click.option(name, type=bool, is_flag=False, flag_value="true", metavar="[BOOL]", help=text)
-    return click.option(name, metavar=flag.metavar, multiple=flag.kind is Kind.LIST, help=text)
+        return _option(name, type=bool, is_flag=False, flag_value="true", metavar="[BOOL]", help=text, heading=heading)
+    return _option(name, metavar=flag.metavar, multiple=flag.kind is Kind.LIST, help=text, heading=heading)
 
 
 def _named(flag: str) -> tuple[str, str]:

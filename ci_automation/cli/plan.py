@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_aside, print_text
-from ci_automation.cli.parameters import STEPS, TRUST, takes
+from ci_automation.cli.parameters import STEPS, TRUST, HeadedCommand, takes
 from ci_automation.cli.results import Result, finish
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
 
 
-@click.command("plan")
+@click.command("plan", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--out", metavar="FILE", help="write the plan to this file, for `apply`")
 @takes("exit-code", *TRUST, *STEPS, install_flags=True)

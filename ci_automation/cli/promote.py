@@ -12,7 +12,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.follow_up import approving_promotion
 from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_table, print_text
-from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, takes
+from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between
 from ci_automation.cli.results import code_of
 from ci_automation.errors import Error
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.promote import Promoted
 
 
-@click.command("promote")
+@click.command("promote", cls=HeadedCommand)
 @click.option("--from", "source", metavar="CHANNEL", help="where the digest is taken from: an address, or a name")
 @click.option("--to", metavar="CHANNEL", help="where it goes; without --from and --to: all that the configuration says")
 @click.option("--after", metavar="TIME", help="how long it must have been at the source, such as 72h")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_json, print_table, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.attachments import stated
 from ci_automation.records.provenance import PREDICATE_TYPE
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
 
 
-@click.command("provenance")
+@click.command("provenance", cls=HeadedCommand)
 @click.argument("artifact")
 @takes(*TRUST, "registry-config", *COMMON)
 def command(artifact: str, given: Arguments) -> None:

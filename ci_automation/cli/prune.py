@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli.output import print_json, print_table, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.prune import prune, survey
 from ci_automation.policy.model import duration
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.retention import Stored
 
 
-@click.command("prune")
+@click.command("prune", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--keep-last", type=int, default=10, show_default=True, metavar="N", help="how many of the newest stay")
 @click.option("--keep-for", metavar="TIME", help="keep all that a channel had within this time too, such as 90d")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.verify import pull
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
 
 
-@click.command("pull")
+@click.command("pull", cls=HeadedCommand)
 @click.argument("artifact")
 @click.argument("folder")
 @takes(*TRUST, "registry-config", *COMMON)

@@ -9,7 +9,7 @@ import click
 
 from ci_automation.cli.arguments import ContradictingOptions
 from ci_automation.cli.output import print_aside, print_json, print_text
-from ci_automation.cli.parameters import COMMON, IDENTITIES, takes
+from ci_automation.cli.parameters import COMMON, IDENTITIES, HeadedCommand, takes
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
 from ci_automation.flows.files import read_folder
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SIGNING = ("signing", "key", "signature-format", "accept-identity-change", "public-key", *IDENTITIES)
 
 
-@click.command("push")
+@click.command("push", cls=HeadedCommand)
 @click.argument("folder")
 @click.argument("artifact")
 @click.option("--source", metavar="URL", required=True, help="where the manifests are from, such as a Git repository")

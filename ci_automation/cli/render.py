@@ -6,7 +6,7 @@ import click
 
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, progress
-from ci_automation.cli.parameters import COMMON, takes
+from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
 from ci_automation.cli.places import release_source, upstream
 from ci_automation.flows.ports import Ports
 from ci_automation.flows.rendering.proof import render_release
@@ -16,7 +16,7 @@ from ci_automation.flux.version import Version
 from ci_automation.report.text import plain_text
 
 
-@click.command("render")
+@click.command("render", cls=HeadedCommand)
 @click.option("--flux-version", "--version", required=True, metavar="VERSION", help="the release, for example v2.9.4")
 @takes("releases", *COMMON, install_flags=True)
 def command(flux_version: str, given: Arguments) -> None:

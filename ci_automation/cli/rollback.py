@@ -10,7 +10,7 @@ import click
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.follow_up import lifting
 from ci_automation.cli.output import confirmed, done_with_progress, print_json, print_parts, print_text
-from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, takes
+from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
 from ci_automation.cli.wiring import target
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose_rollback, roll_back
@@ -54,7 +54,7 @@ class DateHasPassed(UsageError):
         super().__init__(f"--until {until:%Y-%m-%d} has passed: a date counts from its first minute, in UTC")
 
 
-@click.command("rollback")
+@click.command("rollback", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--to", metavar="WHAT", help="a version, an immutable tag, or a digest that it had before")
 @click.option("--lift", is_flag=True, help="end the hold on what was left; the channel stays where it is")

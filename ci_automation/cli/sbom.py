@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_json, print_table
-from ci_automation.cli.parameters import COMMON, TRUST, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.attachments import stated
 from ci_automation.records.sbom import PREDICATE_TYPE, spdx
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
 
 
-@click.command("sbom")
+@click.command("sbom", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--spdx", "as_spdx", is_flag=True, help="with --output json: SPDX 2.3, in place of CycloneDX 1.6")
 @takes(*TRUST, "registry-config", *COMMON)

@@ -11,7 +11,7 @@ import click
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.clone import git, place_of_clone, top_of
 from ci_automation.cli.output import confirmed, print_aside, print_text
-from ci_automation.cli.parameters import takes
+from ci_automation.cli.parameters import HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import RegistryError, UsageError
@@ -40,7 +40,7 @@ class Unanswered(UsageError):
         super().__init__(f"--{option} is missing")
 
 
-@click.command("setup")
+@click.command("setup", cls=HeadedCommand)
 @click.argument("artifact", required=False)
 @click.option("--action", metavar="OWNER/NAME", help="the repository with this action; with @COMMIT, at that commit")
 @click.option("--signing", type=click.Choice(["keyless", "key"]), help="how runs sign; default: keyless")

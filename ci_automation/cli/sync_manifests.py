@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.flows.sync import sync
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
 
 
-@click.command("sync-manifests")
+@click.command("sync-manifests", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--name", help="the name of both objects; default: flux-manifests")
 @click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_aside
-from ci_automation.cli.parameters import SIGNING, STEPS, takes
+from ci_automation.cli.parameters import SIGNING, STEPS, HeadedCommand, takes
 from ci_automation.cli.results import EVERY, finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
 
 
-@click.command("update")
+@click.command("update", cls=HeadedCommand)
 @click.argument("artifact", required=False)
 @takes("exit-code", *SIGNING, *STEPS, install_flags=True)
 def command(artifact: str | None, *, exit_code: bool, given: Arguments) -> int:

@@ -8,7 +8,7 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.output import print_json, print_table, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.rendering.rederive import rederive
 from ci_automation.flows.verify import verify_channel
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.signing.trust import Identity
 
 
-@click.command("verify")
+@click.command("verify", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--rederive", "again", is_flag=True, help="make it again from upstream's release and its overlay, too")
 @takes(*TRUST, "components-file", "releases", "registry-config", *COMMON, install_flags=True)

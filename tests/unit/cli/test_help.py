@@ -14,6 +14,8 @@ from click.testing import CliRunner
 
 from ci_automation import __version__
 from ci_automation.cli import COMMANDS, cli, run
+from ci_automation.cli.options import Heading
+from ci_automation.cli.parameters import INSTALL_FLAGS, options_by_heading
 from ci_automation.flux.options import Options
 
 if TYPE_CHECKING:
@@ -76,10 +78,22 @@ def test_every_option_says_what_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["init", "check", "plan", "update", "diff", "verify"])
 def test_the_flags_of_flux_install_come_last(name: str) -> None:
-    options = [it for it in ALL[name].params if isinstance(it, click.Option) and not it.hidden]
-    flags = [(it.help or "").startswith("flux install: ") for it in options]
-    assert flags == sorted(flags)
-    assert any(flags)
+    parts = dict(options_by_heading(ALL[name], click.Context(ALL[name])))
+    assert list(parts)[-1] is Heading.FLUX_INSTALL
+    assert {it.name for it in parts[Heading.FLUX_INSTALL]} == {it.parameter for it in INSTALL_FLAGS}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_help_has_each_option_once_under_the_heading_of_the_table(name: str) -> None:
+    command, context = ALL[name], click.Context(ALL[name])
+    shown = [it for _, options in options_by_heading(command, context) for it in options]
+    assert sorted(it.name or "" for it in shown) == sorted(
+        it.name or "" for it in command.get_params(context) if isinstance(it, click.Option) and not it.hidden
+    )
+    text = CliRunner().invoke(cli, [*name.split(), "--help"]).output
+    headings = [line.removesuffix(":") for line in text.splitlines() if line.endswith(":") and line[0] != " "]
+    order = [heading.value for heading in Heading]
+    assert [it for it in headings if it in order] == sorted({it for it in headings if it in order}, key=order.index)
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in {"config", "config validate", "config schema"}])
@@ -90,12 +104,27 @@ def test_only_a_command_that_signs_has_a_key_of_its_own_to_trust(name: str) -> N
         assert options["public_key"].endswith("the public half of --key") == ("signing" not in options)
 
 
+def test_help_has_an_option_of_readers_under_trust() -> None:
+    parts = {name: dict(options_by_heading(ALL[name], click.Context(ALL[name]))) for name in ("update", "verify")}
+    assert "key" in [it.name for it in parts["update"][Heading.SIGNING]]
+    assert "key" in [it.name for it in parts["verify"][Heading.TRUST]]
+    assert Heading.SIGNING not in parts["verify"]
+
+
 def test_a_date_is_called_one() -> None:
     assert "--until DATE" in CliRunner().invoke(cli, ["rollback", "--help"]).output
 
 
 # These make texts and files of what is on this machine: there is nothing to be configured, or to be parsed.
-ALONE = {"demo", "setup", "config", "config schema", "public-key", "action"}  # or has the inputs of the action
+ALONE = {
+    "demo",
+    "setup",
+    "config",
+    "config schema",
+    "completion",
+    "public-key",
+    "action",
+}  # or has the inputs of the action
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ALONE])
@@ -134,7 +163,7 @@ def test_a_command_that_cannot_be_imported_is_not_an_unknown_command(monkeypatch
         cli.get_command(click.Context(cli), "verify")
 
 
-HELPED = ["--help", "--version", *(f"{name} --help" for name in ALL)]
+HELPED = ["--help", "--version", "-V", *(f"{name} --help" for name in ALL)]
 # One process that loads the command line once: a fork of it runs each command, and tells what it imported.
 IMPORTS = """\
 import atexit, json, os, sys

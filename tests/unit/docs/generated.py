@@ -17,7 +17,8 @@ import click
 import ci_automation
 from ci_automation.action.outputs import OUTPUTS
 from ci_automation.cli import COMMANDS, cli
-from ci_automation.cli.options import INPUTS, Kind, Option
+from ci_automation.cli.options import INPUTS, Heading, Kind, Option
+from ci_automation.cli.parameters import options_by_heading
 from ci_automation.config.schema import config_schema
 from ci_automation.errors import Error
 from ci_automation.report.markdown import markdown_table
@@ -81,11 +82,20 @@ def _command(name: str, command: click.Command | None) -> Iterator[str]:
             yield _prose(paragraph)
     if name == "action":
         yield "Its options are the [inputs](inputs.md) of the action."
-    elif rows := [_option(it) for it in command.params if isinstance(it, click.Option) and not it.hidden]:
+    elif rows := list(_options(command)):
         yield markdown_table(("option", "what it is"), rows)
     if isinstance(command, click.Group):
         for below, each in command.commands.items():
             yield from _command(f"{name} {below}", each)
+
+
+def _options(command: click.Command) -> Iterator[tuple[str, str]]:
+    """Yield a row for each option, with a row before each part, as `--help` has them."""
+    context = click.Context(command, help_option_names=[])
+    for heading, options in options_by_heading(command, context):
+        if heading is not Heading.OWN:
+            yield f"**{heading.value}**", ""
+        yield from map(_option, options)
 
 
 def _option(option: click.Option) -> tuple[str, str]:

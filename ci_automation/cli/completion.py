@@ -1,0 +1,69 @@
+"""The command `completion`, and the answers to the script that it prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
+
+from ci_automation.cli import COMPLETE
+
+if TYPE_CHECKING:
+    from ci_automation.cli import Commands
+
+_NAME = "flux-manifests"
+
+
+class _OrFiles(ShellComplete):
+    """Completion with the names of files where we know of nothing else: most values are files, folders or artifacts."""
+
+    def source(self) -> str:
+        """Return the script; click would first run bash to learn its version."""
+        return ShellComplete.source(self)
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        """Return what can be at this place of the line."""
+        found = super().get_completions(args, incomplete)
+        return found or ([] if incomplete.startswith("-") else [CompletionItem(incomplete, type="file")])
+
+
+class _Bash(_OrFiles, BashComplete):
+    pass
+
+
+class _Zsh(_OrFiles, ZshComplete):
+    pass
+
+
+class _Fish(_OrFiles, FishComplete):
+    pass
+
+
+_SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
+
+
+def complete(cli: Commands, asked: str) -> int:
+    """Print what a shell asks for: SHELL_complete for the line in its variables, SHELL_source for the script."""
+    shell, _, what = asked.partition("_")
+    if shell not in _SHELLS:
+        return 1
+    asking = _SHELLS[shell](cli, {}, _NAME, COMPLETE)
+    click.echo(asking.source() if what == "source" else asking.complete())
+    return 0
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> int:
+    """Print the script by which a shell completes commands and options.
+
+    The example is for bash, from the next terminal on. For zsh put the line `source <(flux-manifests completion zsh)`
+    into ~/.zshrc; fish reads ~/.config/fish/completions/flux-manifests.fish. A completion asks no registry.
+
+    \b
+    flux-manifests completion bash >> ~/.bashrc
+    """
+    root: Commands = ctx.find_root().command  # type: ignore[assignment]  # the one that is run
+    return complete(root, f"{shell}_source")
