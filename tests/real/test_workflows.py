@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
 from tests.real.peers import peer
 from tests.real.processes import run
+from tests.unit.docs.documents import notifying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -96,14 +98,24 @@ def command_of(job: Node) -> str:
     return ""
 
 
-class TestLints:
-    def test_actionlint_finds_nothing(self) -> None:
-        assert run([peer("actionlint"), "-no-color", "-shellcheck=", "-pyflakes=", *ALL]) == ""
+@pytest.fixture
+def guides(tmp_path: Path) -> list[Path]:
+    """Return the workflows that the guide to notifications makes, as files."""
+    folder = tmp_path / ".github/workflows"
+    folder.mkdir(parents=True)
+    for name, text in notifying().items():
+        (folder / f"{name}.yaml").write_text(text)
+    return sorted(folder.iterdir())
 
-    def test_zizmor_finds_nothing_even_when_it_is_pedantic(self) -> None:
+
+class TestLints:
+    def test_actionlint_finds_nothing(self, guides: list[Path]) -> None:
+        assert run([peer("actionlint"), "-no-color", "-shellcheck=", "-pyflakes=", *ALL, *guides]) == ""
+
+    def test_zizmor_finds_nothing_even_when_it_is_pedantic(self, guides: list[Path]) -> None:
         arguments = ["--offline", "--pedantic", "--no-progress", "--no-exit-codes", "--format=plain"]
         done = subprocess.run(
-            [peer("zizmor"), *arguments, *ALL, ROOT / "action.yml", ROOT / ".github/dependabot.yml"],
+            [peer("zizmor"), *arguments, *ALL, *guides, ROOT / "action.yml", ROOT / ".github/dependabot.yml"],
             capture_output=True,
             text=True,
             check=True,
@@ -446,6 +458,30 @@ class TestTheMarketplace:
         colors = {"white", "black", "yellow", "blue", "green", "orange", "red", "purple", "gray-dark"}
         assert metadata["branding"]["color"] in colors
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", metadata["branding"]["icon"])
+
+
+def test_the_messages_of_the_guide_say_what_happened_and_survive_any_value(guides: list[Path], tmp_path: Path) -> None:
+    """The scripts of the guide, with a `curl` that keeps what it would send."""
+    curl = tmp_path / "curl"
+    curl.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > sent\n')
+    curl.chmod(0o755)
+    odd = '"$(touch hit)" `touch hit` \\ {"x": 1}'
+    values = {"RESULT": "failure", "CHANGED": "true", "VERSION": "v2.9.4", "DIGEST": odd, "APPROVAL": "", "RUN": "url"}
+    values |= {"WEBHOOK": "https://hook", "SERVER": "smtps://mail", "LOGIN": "a:b", "SENDER": "f@x", "RECIPIENT": "t@x"}
+    lines = ["The run failed.", f"Published Flux v2.9.4: {odd}", "url"]
+    for path in guides:
+        for step in workflow(path)["jobs"]["notify"]["steps"]:
+            environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | dict.fromkeys(step["env"], "") | values
+            subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=environment, check=True)
+        sent = (tmp_path / "sent").read_text().splitlines()
+        assert sent[-1] == ("smtps://mail" if path.stem == "mail" else "https://hook")
+        assert not (tmp_path / "hit").exists()
+        if path.stem == "slack":
+            assert json.loads((tmp_path / "body.json").read_text()) == {"text": "\n".join([*lines, ""])}
+    cards, text = json.loads((tmp_path / "body.json").read_text()), (tmp_path / "mail.txt").read_text()
+    assert [block["text"] for block in cards["attachments"][0]["content"]["body"]] == lines
+    assert text.startswith("From: f@x\nTo: t@x\nDate: ")
+    assert text.endswith("Subject: The run failed.\n\n" + "\n".join([*lines, ""]))
 
 
 def test_a_release_names_the_image_by_digest_and_itself_by_a_commit(tmp_path: Path) -> None:
