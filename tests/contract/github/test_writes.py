@@ -195,8 +195,10 @@ class TestLimits:
             act(client, FLEET, fleet.head)
         assert (caught.value.reset - forge.now()).total_seconds() == pytest.approx(3600, abs=5)
 
-    def test_many_writes_are_paced(self, fleet: Repository, client: GitHub, waited: list[float]) -> None:
+    def test_many_writes_are_paced(self, forge: Forge, fleet: Repository, client: GitHub, waited: list[float]) -> None:
+        now = forge.now()
+        forge.now = lambda: now  # however long a request takes on a busy machine
         for _ in range(12):
             Issues(client, FLEET).open_issue("t", "b")
         assert len(fleet.issues) == 12
-        assert waited == [pytest.approx(1, abs=1), pytest.approx(1, abs=1)]
+        assert waited == [1, 1]
