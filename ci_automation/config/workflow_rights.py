@@ -37,7 +37,6 @@ _RIGHTS_TO_ASK: Mapping[str, Mapping[str, str]] = {
 _OWN = {"packages": "write", "id-token": "write"}
 RIGHTS_OF_CALLED = {  # exactly: with less GitHub does not start the called workflow
     "update": {"contents": "write", "pull-requests": "write", "actions": "write"} | _OWN,
-    "apply": {"contents": "read", "pull-requests": "read"} | _OWN,
     "approve": {"contents": "read", "actions": "read"} | _OWN,
     "fleet": {"contents": "write", "pull-requests": "write", "actions": "write"} | _OWN,
     "operate": {"contents": "read", "actions": "read"} | _OWN,

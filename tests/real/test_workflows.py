@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 Node = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
-CALLED = [ROOT / ".github/workflows" / f"{name}.yaml" for name in ("update", "apply", "approve", "fleet", "operate")]
+CALLED = [ROOT / ".github/workflows" / f"{name}.yaml" for name in ("update", "approve", "fleet", "operate")]
 OWN = [ROOT / ".github/workflows" / f"{name}.yaml" for name in ("ci", "release")]
 COPIED = sorted((ROOT / "workflows").rglob("*.yaml"))
 KEYLESS = [ROOT / "workflows" / f"{name}.yaml" for name in ("flux", "fleet", "flux-by-dispatch", "requested")]
-OPERATING = [*KEYLESS, CALLED[4]]
+OPERATING = [*KEYLESS, CALLED[3]]
 PREVIEW = ROOT / "workflows/preview.yaml"
 USERS = [*CALLED, *COPIED]
 ALL = [*USERS, *OWN]
@@ -283,7 +283,7 @@ class TestConcurrency:
         single = ("flux", "flux-by-dispatch", "approve", "requested")
         assert groups(*(ROOT / f"workflows/{name}.yaml" for name in single)) == {"flux-manifests"}
 
-    @pytest.mark.parametrize("path", [CALLED[2], ROOT / "workflows/approve.yaml"], ids=named)
+    @pytest.mark.parametrize("path", [CALLED[1], ROOT / "workflows/approve.yaml"], ids=named)
     def test_an_approval_is_waited_for_in_a_job_that_can_do_nothing(self, path: Path) -> None:
         parts = dict(jobs(path))
         assert parts["gate"]["permissions"] == {}
@@ -297,7 +297,7 @@ class TestConcurrency:
         parts = dict(jobs(path))
         assert set(parts["show"]["permissions"].values()) == {"read"}
         assert parts["gate"]["permissions"] == {}
-        asked = workflow(CALLED[4])["on"]["workflow_call"]["inputs"]["gate"]["default"] if path in CALLED else None
+        asked = workflow(CALLED[3])["on"]["workflow_call"]["inputs"]["gate"]["default"] if path in CALLED else None
         assert parts["gate"]["environment"] == ("${{ inputs.gate }}" if asked else ApprovalConfig().environment)
         assert asked in {None, ApprovalConfig().environment}
         assert parts["do"]["needs"] == ["show", "gate"]
@@ -352,7 +352,7 @@ class TestConcurrency:
                 assert kept == wanted[name], f"{name} of {named(path)}"
 
     def test_the_jobs_of_a_fleet_have_the_secrets_of_their_own_artifact_alone(self) -> None:
-        for path in (CALLED[3], ROOT / "workflows/fleet.yaml"):
+        for path in (CALLED[2], ROOT / "workflows/fleet.yaml"):
             update = dict(jobs(path))["update"]
             assert "matrix.name" in update["environment"]
             assert update["steps"][-1]["with"]["artifact"] == "${{ matrix.artifact }}"
@@ -423,7 +423,7 @@ class TestWhatTheyGiveToTheAction:
         wanted = ApprovalConfig()
         assert wanted.workflow == "approve.yaml"
         assert dict(jobs(ROOT / "workflows/approve.yaml"))["gate"]["environment"] == wanted.environment
-        assert triggers(workflow(CALLED[2]))["workflow_call"]["inputs"]["gate"]["default"] == wanted.environment
+        assert triggers(workflow(CALLED[1]))["workflow_call"]["inputs"]["gate"]["default"] == wanted.environment
 
     @pytest.mark.parametrize(
         ("path", "event"),
