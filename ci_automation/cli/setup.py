@@ -7,12 +7,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from ci_automation.artifact.reference import Reference
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.clone import git, place_of_clone, top_of
 from ci_automation.cli.output import confirmed, print_aside, print_text
-from ci_automation.cli.parameters import HeadedCommand, takes
-from ci_automation.cli.wiring import reading
+from ci_automation.cli.parameters import HeadedCommand
+from ci_automation.cli.places import registry
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.flows.files import write_file
@@ -25,8 +27,6 @@ from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from ci_automation.cli.arguments import Arguments
 
 _COMPONENTS = f"flux-system/{COMPONENTS}"
 
@@ -49,19 +49,7 @@ class Unanswered(UsageError):
 @click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")
 @click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
 @click.option("--yes", is_flag=True, help="take the defaults, and change files that are there without asking")
-@takes("registry-config")
-def command(
-    artifact: str | None,
-    *,
-    action: str | None,
-    signing: str | None,
-    approval: str | None,
-    overlay: str | None,
-    repository: str | None,
-    branch: str | None,
-    yes: bool,
-    given: Arguments,
-) -> None:
+def command(*, yes: bool, **told: str | None) -> None:
     """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
 
     It asks at most five questions, and reads what is there: the remote of the clone, a folder that `flux bootstrap`
@@ -72,51 +60,65 @@ def command(
     flux-manifests setup oci://ghcr.io/acme/flux-manifests:production --action acme/ci-automation
     """
     top = top_of(Path.cwd())
-    if (place := place_of_clone(top, repository, branch)) is None:
-        raise Unanswered("repository")
-    ask = _Questions(asks=sys.stdin.isatty() and not yes)
-    owner = place.repository.partition("/")[0].lower()
-    channel = Reference.parse(
-        ask("artifact", "Which channel?", artifact, f"oci://ghcr.io/{owner}/flux-manifests:production")
-    )
-    name = channel.tag or "production"
-    folder = ask("overlay", "Folder with your own files (- for none)?", overlay, f"clusters/{name}/flux-system")
-    bootstrapped = next(iter(sorted(_bootstrapped(top))), None)
-    if folder == bootstrapped and overlay is None:
-        folder = f"flux/{name}"
-    answers = Answers(
-        channel=channel,
-        name=name,
-        place=place,
-        action=ask("action", "Which repository has this action, as OWNER/ci-automation?", action, None),
-        signing=SigningMode(ask("signing", "Sign keyless, or with a key?", signing, "keyless")),
-        approval=ApprovalVia(ask("approval", "Ask by pull-request, or workflow-dispatch?", approval, "pull-request")),
-        overlay=None if folder == "-" else folder,
-    )
+    bootstrapped = next(iter(_bootstrapped(top)), None)
+    answers = _answered(_Questions(told, asks=sys.stdin.isatty() and not yes), top, bootstrapped)
     newest = newest_known()
     files = _overlay(top, answers)
     files |= setup_files(answers, _template, newest, sync_path(_in_artifact(top, answers, files), _COMPONENTS))
     for path, text in files.items():
         _write(top / path, path, text, yes=yes)
-    left = left_to_do(answers, there=_is_there(channel, given), newest=str(newest), bootstrapped=bootstrapped)
+    left = left_to_do(answers, there=_is_there(answers.channel), newest=str(newest), bootstrapped=bootstrapped)
     print_text("Left to do:\n" + "\n".join(f"{number}. {line}" for number, line in enumerate(left, 1)))
 
 
-class _Questions:
-    """Asks a person what no option answers; takes the default where there is nobody to ask."""
+class _Questions(Struct, frozen=True):
+    """Asks a person what no option answers; takes the default if nobody can be asked."""
 
-    def __init__(self, *, asks: bool) -> None:
-        self._asks = asks
+    told: Mapping[str, str | None]
+    asks: bool
 
-    def __call__(self, option: str, question: str, told: str | None, default: str | None) -> str:
-        if told is not None:
+    def answer(self, option: str, question: str, default: str | None = None) -> str:
+        """Return the answer.
+
+        Raises:
+            Unanswered: nobody can be asked, and there is no default.
+        """
+        if (told := self.told[option]) is not None:
             return told
-        if self._asks:
+        if self.asks:
             answer: str = click.prompt(question, default=default, err=True)
             return answer.strip()
         if default is None:
             raise Unanswered(option)
         return default
+
+
+def _answered(ask: _Questions, top: Path, bootstrapped: str | None) -> Answers:
+    """Return what the options, the clone and a person say.
+
+    Raises:
+        Unanswered: something is missing, and nobody can be asked.
+    """
+    if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
+        raise Unanswered("repository")
+    owner = place.repository.partition("/")[0].lower()
+    channel = Reference.parse(
+        ask.answer("artifact", "Which channel?", f"oci://ghcr.io/{owner}/flux-manifests:production")
+    )
+    name = channel.tag or "production"
+    folder = f"clusters/{name}/flux-system"
+    folder = ask.answer(
+        "overlay", "Folder with your own files (- for none)?", f"flux/{name}" if folder == bootstrapped else folder
+    )
+    return Answers(
+        channel=channel,
+        name=name,
+        place=place,
+        action=ask.answer("action", "Which repository has this action, as OWNER/ci-automation?"),
+        signing=SigningMode(ask.answer("signing", "Sign keyless, or with a key?", "keyless")),
+        approval=ApprovalVia(ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", "pull-request")),
+        overlay=None if folder == "-" else folder,
+    )
 
 
 def _bootstrapped(top: Path) -> list[str]:
@@ -176,10 +178,10 @@ def _write(place: Path, path: str, text: str, *, yes: bool) -> None:
     print_text(f"{path} {'written' if old is None else 'changed'}")
 
 
-def _is_there(channel: Reference, given: Arguments) -> bool | None:
+def _is_there(channel: Reference) -> bool | None:
     """Return whether the channel has a digest; None if the registry does not say."""
     try:
-        return reading(str(channel), given)[1].registry.resolve(channel) is not None
+        return registry(channel, None, Arguments()).resolve(channel) is not None
     except RegistryError as error:
         print_aside(f"{channel} could not be looked at: {error}")
         return None
