@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_automation.action.announcement import announcing
 from ci_automation.action.approval_rules import judged_by, reviewed_run
 from ci_automation.action.github import Hub, desks_of, now, with_git
+from ci_automation.action.health import diagnose, watch_schedule
 from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.promoted import run_promotion
 from ci_automation.action.run import goals, promotions, trouble_of
@@ -19,7 +18,7 @@ from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_table
 from ci_automation.cli.results import code_of
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.errors import PolicyRefused, UsageError
+from ci_automation.errors import UsageError
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_base
@@ -50,14 +49,6 @@ class NoConfiguration(UsageError):
 
     def __init__(self) -> None:
         super().__init__("there is no configuration")
-
-
-class CheckSilent(PolicyRefused):
-    """The scheduled check does not run any more."""
-
-    def __init__(self, problem: str, issue: str) -> None:
-        super().__init__(problem)
-        self.hint = f"See {issue}"
 
 
 def _update(inputs: Inputs, run: ActionRun) -> int:
@@ -148,51 +139,6 @@ def _consumers(inputs: Inputs, run: ActionRun) -> int:
     return max(_each(goals(inputs, run, signs=False), flow, inputs, run), *codes)
 
 
-def _watch(inputs: Inputs, run: ActionRun) -> int:
-    """Look whether the scheduled check still runs, and fail where it does not.
-
-    Raises:
-        CheckSilent: it does not.
-    """
-    from ci_automation.flows.watch import watch as look
-    from ci_automation.github.issues import Issues
-    from ci_automation.github.runs import Runs
-
-    hub = Hub.of(inputs, run)
-    client = hub.client(actions="write", issues="write")
-    runs, issues = Runs(client, hub.repository), Issues(client, hub.repository)
-    watched = look(runs, issues, inputs.workflow, hub.default_branch(), timedelta(days=inputs.max_age_days), now())
-    if watched.enabled:
-        run.tell("warning", f"{inputs.workflow} had been switched off for inactivity, and is switched on again")
-    if watched.failed:
-        raise CheckSilent(watched.problem, watched.issue)
-    run.say(f"{inputs.workflow} succeeded within the last {inputs.max_age_days} days")
-    return 0
-
-
-def _doctor(inputs: Inputs, run: ActionRun) -> int:
-    """Look for what keeps runs from their work, and fail if something is wrong."""
-    from ci_automation.cli.doctor import code_of_wrong, examined, examined_repository, lines_of
-    from ci_automation.config.workflows import GitHubPlace
-    from ci_automation.flows.doctor import Health, examine_clock
-    from ci_automation.report.markdown import code, markdown_table
-
-    hub = Hub.of(inputs, run)
-    place = GitHubPlace(hub.repository, hub.default_branch(), run.job.server)
-    config = configuration(inputs.given)
-    findings = examined(goals(inputs, run), config, place, run.job.workspace or Path(), inputs.given.config)
-    client = hub.client(contents="read", actions="read")
-    findings += examined_repository(client, place, config, inputs.workflow or "flux.yaml", now())
-    findings.append(examine_clock(now() - hub.clock()))
-    run.say("\n".join(lines_of(findings)))
-    for it in findings:
-        if it.health is Health.WRONG:
-            run.tell("error", f"{it.what}: {it.found}. {it.advice}")
-    rows = [(str(it.health), code(it.what), code(it.found), code(it.advice)) for it in findings]
-    run.more.append(markdown_table(("", "what", "found", "to do"), rows))
-    return code_of_wrong(findings)
-
-
 def _matrix(inputs: Inputs, run: ActionRun) -> int:
     """Hand over the names and addresses of the configured artifacts, for a matrix of jobs.
 
@@ -223,8 +169,8 @@ ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
     "show": _operate,
     "do": _operate,
     "consumers": _consumers,
-    "watch": _watch,
-    "doctor": _doctor,
+    "watch": watch_schedule,
+    "doctor": diagnose,
     "matrix": _matrix,
     "preview": preview,
     "comment": comment_preview,

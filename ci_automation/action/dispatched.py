@@ -290,12 +290,10 @@ def _page(goal: Target, operation: Operation, handover: Handover, inputs: Inputs
         rows.append((word, f"{at.version} {code(str(at.digest))}" if at else "nothing"))
     if handover.target != str(operation.after.digest):
         rows.append(("about", code(handover.target)))
-    rows += [("reason", inline(inputs.reason)), ("default branch", code(handover.head))]
-    rows += [("configuration", code(handover.rules)), ("plan", code(handover.plan))]
+    facts = {"default branch": handover.head, "configuration": handover.rules, "plan": handover.plan}
+    rows += [("reason", inline(inputs.reason)), *((what, code(fact)) for what, fact in facts.items())]
     text = "\n".join(part.text if isinstance(part, MarkedLine) else part.to_text() for part in operation.page)
-    last = (
-        "Nothing would change, so no approval is needed."
-        if operation.idle
-        else "An approval of this run in the environment counts for exactly this, and for seven days."
-    )
+    last = "An approval of this run in the environment counts for exactly this, and for seven days."
+    if operation.idle:
+        last = "Nothing would change, so no approval is needed."
     return "\n\n".join((markdown_table(("", ""), rows), quote(text, _MAX_PAGE), last)) + "\n"
