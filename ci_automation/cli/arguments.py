@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -99,15 +100,37 @@ def _contradictions(given: Arguments) -> Iterator[str]:
         yield "--public-key and an identity exclude each other"
 
 
+def configuration_root(given: Arguments) -> Path:
+    """Return the folder, from here, that paths in the configuration are relative to.
+
+    It is the working directory if --config names the file, or it is there. Else it is the nearest folder above with
+    the file, up to the top of the clone. As in git, a folder of another user does not count.
+    """
+    if given.config or DEFAULT_PATH.is_file():
+        return Path()
+    here = Path.cwd()
+    above = [here, *here.parents]
+    top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
+    for number, folder in enumerate(above[1 : top + 1], 1):
+        if (folder / DEFAULT_PATH).is_file() and folder.stat().st_uid == os.geteuid():
+            return Path(*[".."] * number)
+    return Path()
+
+
+def configuration_path(given: Arguments) -> Path:
+    """Return where the configuration is, or would be."""
+    return Path(given.config) if given.config else configuration_root(given) / DEFAULT_PATH
+
+
 def configuration(given: Arguments) -> Config | None:
     """Return the configuration that is named, or the one at its usual place, if there is one.
 
     Raises:
         InvalidConfig: it cannot be used.
     """
-    path = Path(given.config) if given.config else DEFAULT_PATH
+    path = configuration_path(given)
     if not given.config and not path.is_file():
         return None
     from ci_automation.config.load import load_config
 
-    return load_config(path)
+    return load_config(path, configuration_root(given))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.cli.arguments import configuration
+from ci_automation.cli.arguments import configuration, configuration_path, configuration_root
 from ci_automation.cli.output import print_aside, print_json, print_text
 from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
 from ci_automation.config import DEFAULT_PATH
@@ -52,13 +52,13 @@ def validate(workflows: str | None, repository: str | None, branch: str, *, give
     \b
     flux-manifests config validate --workflows .github/workflows --repository acme/fleet
     """
-    config = configuration(given) if workflows else load_config(Path(given.config or DEFAULT_PATH))
+    path = configuration_path(given)
+    config = configuration(given) if workflows else load_config(path, configuration_root(given))
     shown: dict[str, Any] = {"valid": True}
     texts = []
     if config:
-        path = given.config or str(DEFAULT_PATH)
         names = [artifact.name for artifact in config.artifacts]
-        shown |= {"file": path, "artifacts": names}
+        shown |= {"file": str(path), "artifacts": names}
         texts.append(f"{path} is valid; its artifacts are {', '.join(names)}.")
     if workflows:
         checked, advice = checked_workflows(Path(workflows), config, repository, branch, given.config)

@@ -95,7 +95,7 @@ OPTIONS = (
     ),
     Option(
         "config",
-        "configuration; default: .github/flux-manifests.yaml, if it is there",
+        "configuration; default: .github/flux-manifests.yaml, here or above in the clone",
         "FILE",
         input="The configuration file. By default .github/flux-manifests.yaml, if it is there",
         repeat=Repeat.EACH,
@@ -330,7 +330,9 @@ OPTIONS = (
         repeat=Repeat.EACH_UNTIL_PUBLISHED,
         heading=Heading.ALLOWANCES,
     ),
-    Option("acknowledge", "accept what breaks, once; may be repeated", "FINGERPRINT", Kind.LIST),
+    Option(
+        "acknowledge", "accept what breaks, once; may be repeated", "FINGERPRINT", Kind.LIST, heading=Heading.ALLOWANCES
+    ),
     Option(
         "allow-removal",
         "allow the removal of controllers and CRDs; pruning a CRD deletes its objects",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.action.job import Job
 from ci_automation.artifact.reference import InvalidReference, Reference
-from ci_automation.cli.arguments import configuration
+from ci_automation.cli.arguments import configuration, configuration_root
 from ci_automation.cli.output import confirmation, progress
 from ci_automation.cli.places import clusters, images, kustomize, registry, release_source, upstream
 from ci_automation.cli.target import Prepared, Target
@@ -205,11 +205,12 @@ def _overlay(given: Arguments) -> Tree | None:
 
 def _overlay_of_checkout(artifact: ArtifactConfig | None, given: Arguments) -> OverlayFolder | None:
     """Return the overlay in the checked out repository, or None where none is configured, or nothing checked out."""
-    if artifact is None or artifact.overlay is None or not Path(".git").exists():
+    root = configuration_root(given)
+    if artifact is None or artifact.overlay is None or not (root / ".git").exists():
         return None
     from ci_automation.flows.workspace import read_overlay_folder
 
-    return read_overlay_folder(Path(), artifact.overlay, config=given.config or str(DEFAULT_PATH))
+    return read_overlay_folder(root, artifact.overlay, config=given.config or str(DEFAULT_PATH))
 
 
 def reading_files(text: str, given: Arguments) -> Tree:

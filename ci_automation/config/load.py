@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import InvalidReference, Reference
+from ci_automation.artifact.reference import InvalidReference, LayoutDirectory, OciRepository, Reference
 from ci_automation.config.document import MAX_BYTES, ConfigDocument, InvalidConfig, Path, Problem, read_document
 from ci_automation.config.model import (
     FIRST_WITH_BUNDLES,
@@ -16,6 +16,7 @@ from ci_automation.config.model import (
     ApprovalVia,
     ArtifactConfig,
     Config,
+    DirectorySourceConfig,
     GitHubSourceConfig,
     SigningMode,
 )
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 _OF_RENDERING = {"flags": "flags", "overlay": "overlay", "pin_images": "pinImages"}
 
 
-def load_config(path: pathlib.Path) -> Config:
-    """Return the configuration in the file at `path`.
+def load_config(path: pathlib.Path, root: pathlib.Path | None = None) -> Config:
+    """Return the configuration in the file at `path`; its relative paths begin in `root`, or in the working directory.
 
     Raises:
         InvalidConfig: the file cannot be read or used; the message lists all problems.
@@ -48,7 +49,57 @@ def load_config(path: pathlib.Path) -> Config:
     except OSError as error:
         what = f"it cannot be read: {error.strerror or error}"
         raise InvalidConfig([Problem(str(path), None, None, (), what)]) from None
-    return parse_config(data, str(path))
+    config = parse_config(data, str(path))
+    return config if root is None or not root.parts else _from_root(config, root)
+
+
+def _from_root(config: Config, root: pathlib.Path) -> Config:
+    """Return the same configuration with paths that are right in the working directory."""
+
+    def file(text: str) -> str:
+        if "://" in text:
+            return text
+        scheme = "layout:" if text.startswith("layout:") else ""
+        return f"{scheme}{root / text.removeprefix(scheme)}"
+
+    def place(reference: Reference) -> Reference:
+        found = reference.repository
+        return (
+            replace(reference, repository=LayoutDirectory(root / found.path))
+            if not isinstance(found, OciRepository)
+            else reference
+        )
+
+    def artifact(it: ArtifactConfig) -> ArtifactConfig:
+        known, promote = it.clusters, it.promote
+        return replace(
+            it,
+            channel=place(it.channel),
+            signing=replace(it.signing, key=it.signing.key and file(it.signing.key)),
+            verify=replace(it.verify, public_keys=tuple(map(file, it.verify.public_keys))),
+            trust_config=it.trust_config and file(it.trust_config),
+            clusters=replace(
+                known, snapshots=tuple(map(file, known.snapshots)), objects=tuple(map(file, known.objects))
+            ),
+            promote=promote
+            and replace(
+                promote,
+                source=file(promote.source) if promote.source.startswith("layout:") else promote.source,
+                evidence=tuple(replace(each, report=each.report and file(each.report)) for each in promote.evidence),
+            ),
+        )
+
+    source, upstream = config.source, config.upstream
+    return replace(
+        config,
+        source=DirectorySourceConfig(root / source.path) if isinstance(source, DirectorySourceConfig) else source,
+        artifacts=tuple(map(artifact, config.artifacts)),
+        upstream=replace(
+            upstream,
+            trust_config=upstream.trust_config and file(upstream.trust_config),
+            manifests=upstream.manifests and place(upstream.manifests),
+        ),
+    )
 
 
 def parse_config(data: bytes, file: str) -> Config:

@@ -9,7 +9,7 @@ import pytest
 from ci_automation.action.commands import ACTION_COMMANDS
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.follow_up import flags, lifting, planned, repeated_options, signing_options
-from ci_automation.cli.options import ACTION_NAMES, INPUTS, OF_COMMAND_LINE, OPTIONS, Kind
+from ci_automation.cli.options import ACTION_NAMES, INPUTS, OF_COMMAND_LINE, OPTIONS, Heading, Kind
 from ci_automation.cli.target import Prepared, Target
 from ci_automation.flows.ports import Intent
 from tests.fakes.world import CHANNEL, NOW, World
@@ -96,3 +96,7 @@ def test_a_plan_trusts_the_key_that_signs() -> None:
 
 def test_every_kind_has_an_option() -> None:
     assert {it.kind for it in OPTIONS} == set(Kind)
+
+
+def test_each_option_of_the_command_line_has_a_heading() -> None:
+    assert [it.name for it in OF_COMMAND_LINE.values() if it.heading is Heading.OWN] == []

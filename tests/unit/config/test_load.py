@@ -673,3 +673,55 @@ def test_heavy_libraries_are_not_brought(module: str, absent: set[str]) -> None:
     command = [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert absent.isdisjoint(loaded)
+
+
+ELSEWHERE = """\
+version: 1
+source: dir:releases
+upstream: {trustConfig: trust/upstream.json, manifests: "layout:mirror:latest"}
+artifacts:
+  - name: staging
+    url: layout:registry:staging
+    trustConfig: /etc/trust.json
+    signing: {mode: key, key: keys/cosign.key}
+    verify: {publicKey: [keys/cosign.pub, env://OTHER]}
+    clusters: {snapshots: [crds.json], objects: ["oci://registry.example/apps:main", "layout:apps:main", clusters]}
+  - name: production
+    url: oci://registry.example/flux:production
+    signing: {mode: kms, key: awskms:///alias/flux}
+    promote: {from: staging, evidence: [{report: reports/staging.json}]}
+  - name: edge
+    url: oci://registry.example/flux:edge
+    promote: {from: "layout:other:edge"}
+"""
+
+
+def test_paths_begin_in_the_folder_that_has_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "flux.yaml"
+    path.write_text(ELSEWHERE)
+    here, config = load_config(path), load_config(path, Path("../.."))
+    assert load_config(path, Path()) == here
+    assert config.source == DirectorySourceConfig(Path("../../releases"))
+    assert (config.upstream.trust_config, str(config.upstream.manifests)) == (
+        "../../trust/upstream.json",
+        "layout:../../mirror:latest",
+    )
+    staging, production, edge = config.artifacts
+    assert (str(staging.channel), staging.trust_config) == ("layout:../../registry:staging", "/etc/trust.json")
+    assert staging.signing.key == "../../keys/cosign.key"
+    assert staging.verify.public_keys == ("../../keys/cosign.pub", "env://OTHER")
+    assert staging.clusters.snapshots == ("../../crds.json",)
+    assert staging.clusters.objects == (
+        "oci://registry.example/apps:main",
+        "layout:../../apps:main",
+        "../../clusters",
+    )
+    assert (production.channel, production.signing) == (here.artifacts[1].channel, here.artifacts[1].signing)
+    assert production.promote
+    assert (production.promote.source, production.promote.evidence[0].report) == (
+        "staging",
+        "../../reports/staging.json",
+    )
+    assert edge.promote
+    assert edge.promote.source == "layout:../../other:edge"
+    assert config.digest == here.digest
