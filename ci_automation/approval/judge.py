@@ -139,9 +139,8 @@ def _out_of_place(pull: PullRequest, snapshot: PullSnapshot) -> str:
 
 def _told_otherwise(pull: PullRequest, entry: LockEntry, viewer: Actor) -> str:
     """Return how the description, when it was merged, may have been another than that of a run for this entry."""
-    writer = pull.editor if pull.edited_at else pull.author
-    if writer is None or writer.login.casefold() != viewer.login.casefold():
-        name = writer.login if writer else "an account that is gone"
+    if not pull.is_written_by(viewer):
+        name = pull.writer.login if pull.writer else "an account that is gone"
         return f"had a description that {name} wrote last, and not {viewer.login}, as which this run asks"
     if pull.edited_at and pull.merged_at and pull.edited_at > pull.merged_at:
         return "got another description after it was merged"

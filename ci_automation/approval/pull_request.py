@@ -180,7 +180,9 @@ class PullRequestApprovals:
         if work and work.has_people and work.entry != wish.entry:
             url = next((each.url for each in (pull, *snapshot.pulls) if each), "")
             return Asked(url, AskedState.KEPT, self._kept(work, wish))
-        if pull and work and work.serves(wish.entry, wish.default) and _shows(pull, wish.page.title, wish.page.body):
+        page = wish.page
+        is_ours = pull and pull.is_written_by(snapshot.viewer) and _shows(pull, page.title, page.body)
+        if pull and is_ours and work and work.serves(wish.entry, wish.default):
             return Asked(pull.url, AskedState.UNCHANGED)
         return None
 
@@ -253,7 +255,10 @@ class PullRequestApprovals:
             self._comment(pull, snapshot, wish.mark, superseded(old, wish.mark, wish.entry.request.version))
         opened = old is not None and old.state is MarkState.OPENED
         body = wish.opened if opened else wish.page.body
-        if not _shows(pull, wish.page.title, body):
+        is_ours, shows = pull.is_written_by(snapshot.viewer), _shows(pull, wish.page.title, body)
+        if shows and not (is_ours or opened):
+            self._pulls.edit_pull(pull.number, body=wish.opened)  # GitHub notes no writer of a body that stays the same
+        if not (shows and is_ours):
             self._pulls.edit_pull(pull.number, title=wish.page.title, body=body)
         if opened:
             self._dress(pull, wish, snapshot)

@@ -87,6 +87,15 @@ class PullRequest(Struct, frozen=True):
     edited_at: datetime | None = None  # when its body was edited last; None: never
     editor: Actor | None = None  # by whom; None: the account is gone
 
+    @property
+    def writer(self) -> Actor | None:
+        """Return the account that wrote the body last, or None if it is gone."""
+        return self.editor if self.edited_at else self.author
+
+    def is_written_by(self, actor: Actor) -> bool:
+        """Return whether this account wrote the body last."""
+        return self.writer is not None and self.writer.login.casefold() == actor.login.casefold()
+
 
 class UpdateKind(enum.StrEnum):
     """Type of a branch update, as GitHub's log of the branch names it."""

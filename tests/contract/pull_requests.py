@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
@@ -16,6 +17,8 @@ from tests.contract.approval_doubles import CHANNEL, client, question
 from tests.fakes.forge import Forge, Pull
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ci_automation.approval.port import Approvals, Question
     from ci_automation.artifact.reference import Reference
     from tests.fakes.forge import Repository as Fleet
@@ -51,9 +54,10 @@ def desk(
     channel: Reference = CHANNEL,
     name: str = "production",
     kind: RequestKind = RequestKind.VERSION,
+    token: Mapping[str, str] = MappingProxyType({}),
 ) -> Approvals:
     """Return the desk of a run that begins now."""
-    github = client(forge, {**PERMISSIONS, "members": "read"}, FLEET)
+    github = client(forge, {**PERMISSIONS, "members": "read"}, FLEET, **token)
     asked = AskedArtifact(name, channel, settings, kind)
     return PullRequestApprovals(Repository(github, FLEET), Commits(github, FLEET), Pulls(github, FLEET), asked)
 

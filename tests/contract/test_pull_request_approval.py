@@ -491,6 +491,19 @@ class TestGranted:
         fleet.merge(fleet.pulls[-1].number, "alice")
         assert isinstance(desk(forge).granted(BASE), GrantedApproval)
 
+    @pytest.mark.parametrize("how", ["edited there and back", "asked with another token"])
+    def test_a_description_that_another_account_wrote_is_written_again(
+        self, forge: Forge, fleet: Fleet, pull: Pull, how: str
+    ) -> None:
+        page, token = pull.body, {"login": "acme-flux[bot]"} if how == "asked with another token" else {}
+        for body in ("Trust me.", page) if not token else ():
+            fleet.edit(pull.number, "bob", body=body)
+        assert desk(forge, token=token).ask(question()).state is AskedState.UPDATED
+        assert (pull.body, pull.editor) == (page, token.get("login", ACTIONS))
+        assert spent(forge, lambda: desk(forge, token=token).ask(question())) == 1
+        fleet.merge(pull.number, "alice")
+        assert isinstance(desk(forge, token=token).granted(BASE), GrantedApproval)
+
     def test_an_entry_that_the_description_does_not_name_is_asked_again(
         self, forge: Forge, fleet: Fleet, pull: Pull
     ) -> None:
@@ -849,6 +862,32 @@ def test_an_enterprise_server_is_asked_in_the_same_way() -> None:
         assert list(fleet.branches) == ["main"]
 
 
+@pytest.mark.parametrize("flavour", ["api.github.com", "ghes"])
+@pytest.mark.parametrize(("kind", "login"), [("actions", ACTIONS), ("app", "acme-flux[bot]"), ("pat", "bob")])
+@pytest.mark.parametrize("renewed", [False, True], ids=["never edited", "renewed by a run"])
+def test_each_kind_of_token_has_its_requests_approved(flavour: str, kind: str, login: str, *, renewed: bool) -> None:
+    token = {"kind": kind, "login": login}
+    with Forge(flavour) as forge:
+        fleet = world(forge).repositories[FLEET]
+        desk(forge, token=token).ask(question())
+        pull = the_pull(fleet)
+        if renewed:
+            fleet.edit(pull.number, "alice", body="Trust me.")
+            desk(forge, token=token).ask(question())
+        assert (pull.author, pull.editor) == (login, login if renewed else None)
+        fleet.merge(pull.number, "alice")
+        assert isinstance(desk(forge, token=token).granted(BASE), GrantedApproval)
+
+
+def test_the_owner_of_the_token_that_asks_cannot_approve(forge: Forge, fleet: Fleet) -> None:
+    token = {"kind": "pat", "login": "bob"}
+    desk(forge, token=token).ask(question())
+    fleet.merge(the_pull(fleet).number, "bob")
+    found = desk(forge, token=token).granted(BASE)
+    assert isinstance(found, NotCounted)
+    assert "with 0 of 1 people who count" in found.reason
+
+
 class TestCrashes:
     """A run that dies at any request, done or not done, and the next one: the same as without a death."""
 
@@ -868,6 +907,19 @@ class TestCrashes:
 
     def test_superseding(self) -> None:
         assert die_everywhere(asking(question(), FULL), lambda forge: desk(forge, FULL).ask(NEWER), state) == 5
+
+    def test_writing_a_description_again(self) -> None:
+        def make() -> Forge:
+            forge = asking(question())()
+            pull = the_pull(forge.repositories[FLEET])
+            for body in ("Trust me.", pull.body):
+                forge.repositories[FLEET].edit(pull.number, "bob", body=body)
+            return forge
+
+        def seen(forge: Forge) -> object:
+            return state(forge), the_pull(forge.repositories[FLEET]).editor
+
+        assert die_everywhere(make, lambda forge: desk(forge).ask(question()), seen) == 3
 
     def test_superseding_what_was_not_finished(self) -> None:
         def make() -> Forge:
