@@ -34,7 +34,6 @@ _COLOURS = {
     "danger": "red",
     "deletes": "red",
 }
-_SENTENCE = 30  # a cell with more characters, and with blanks, may be folded to this width
 
 
 def progress(*, verbose: bool, text: bool) -> Callable[[str], None]:
@@ -74,41 +73,15 @@ def done_with_progress() -> None:
         click.echo("\r\x1b[K", nl=False, err=True)
 
 
+def width() -> int | None:
+    """Return how wide the terminal is; None if the output goes elsewhere, where no line is folded."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def print_table(table: Table) -> None:
-    """Print a table: drawn on a terminal, aligned plain text elsewhere.
-
-    A terminal folds only the sentences, between words: a person can copy each digest in one piece. Where that leaves no
-    room for the sentences, each row is a paragraph.
-    """
+    """Print a table, on a terminal within its width: sentences are folded between words, and no digest is broken."""
     done_with_progress()
-    if not sys.stdout.isatty():
-        click.echo(table.to_text())
-        return
-    from rich.console import Console
-    from rich.table import Table as Drawn
-    from rich.text import Text
-
-    console = Console()
-    columns = list(zip(table.head, *table.rows, strict=True))
-    folded = [any(len(cell) > _SENTENCE and " " in cell for cell in column) for column in columns]
-    needed = (_SENTENCE if folds else max(map(len, column)) for column, folds in zip(columns, folded, strict=True))
-    if sum(needed) + 2 * (len(columns) - 1) > console.width:
-        click.echo("\n".join(_paragraph(table.head, row) for row in table.rows))
-        return
-    drawn = Drawn(box=None, pad_edge=False, header_style="bold")
-    for head, folds in zip(table.head, folded, strict=True):
-        drawn.add_column(head, no_wrap=not folds, overflow="fold")
-    for row in table.rows:
-        drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
-    console.print(drawn)
-
-
-def _paragraph(head: tuple[str, ...], row: tuple[str, ...]) -> str:
-    """Return a row as lines: its first cell, and below it each other cell that says something, with its head."""
-    width = max(map(len, head))
-    title = click.style(f"{head[0]} {row[0]}".strip(), fg=_COLOURS.get(row[0]), bold=True)
-    told = [f"  {name.ljust(width)}  {cell}" for name, cell in zip(head[1:], row[1:], strict=True) if cell]
-    return "\n".join((title, *told))
+    click.echo(table.to_text(width(), lambda cell, it: click.style(it, fg=_COLOURS[cell]) if cell in _COLOURS else it))
 
 
 def print_json(value: dict[str, Any] | list[Any]) -> None:
@@ -117,12 +90,13 @@ def print_json(value: dict[str, Any] | list[Any]) -> None:
 
 
 def print_parts(parts: Iterable[Part]) -> None:
-    """Print lines and tables in their order; on a terminal a line has the colour of its mark."""
+    """Print lines and tables in their order; a line has the colour of its mark, and is folded on a terminal."""
     done_with_progress()
     for part in parts:
         if isinstance(part, MarkedLine):
             colour = _COLOURS.get(part.mark)
-            click.echo(click.style(part.text, fg=colour, bold=True) if colour and sys.stdout.isatty() else part.text)
+            for line in part.lines(width()):
+                click.echo(click.style(line, fg=colour, bold=True) if colour else line)
         else:
             print_table(part)
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_table, print_text
+from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_table, print_text, width
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.policy.decision import Decision
-from ci_automation.report.text import MarkedLine, plain_text, plan_table
+from ci_automation.report.text import MarkedLine, headline, plain_text, plan_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -106,19 +106,22 @@ def finish(
 def _print_result(
     result: Result, given: Arguments, *, details: Collection[Decision], several: bool, plan_file: str | None
 ) -> None:
+    name = result.target.name if several else ""
     if several:
-        print_text(f"\n{result.target.name}  {result.target.channel}")
+        print_text("")
     if result.error is not None:
+        if several:
+            print_parts((MarkedLine(f"{name} ({result.target.channel}): failed", "refused"),))
         print_error(result.error)
         return
     assert result.outcome is not None  # noqa: S101  # for the type checker: a result has one of the two
     outcome = result.outcome
-    print_table(plan_table(outcome.plan, outcome.done, outcome.start))
-    for line in _remarks(result, outcome, given):
-        print_text(line)
-    if not outcome.plan.steps:
-        print_text("Nothing to do.")
-    for step in outcome.plan.steps:
+    plan = outcome.plan
+    print_parts((headline(plan, outcome.done, outcome.start, name),))
+    if plan.steps or plan.passed_over or given.verbose:
+        print_table(plan_table(plan, outcome.done, outcome.start, every=given.verbose))
+    print_parts(map(MarkedLine, _remarks(result, outcome, given)))
+    for step in plan.steps:
         if step.decision in details:
             _print_step(step, outcome, given)
     if outcome.waiting:
@@ -144,7 +147,7 @@ def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
     from ci_automation.report.changes import step_parts
     from ci_automation.report.notes import notes_between, notes_hint, notes_text
 
-    print_parts((MarkedLine(""), *step_parts(step, every=given.verbose)))
+    print_parts((MarkedLine(""), *step_parts(step, every=given.verbose, width=width())))
     said = notes_between(outcome.releases, step.old_version, step.new_version)
     if shown := notes_text(said) if given.verbose else notes_hint(said):
         print_text(shown)

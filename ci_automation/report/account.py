@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
-from ci_automation.report.text import plain_text
+from ci_automation.report.text import plain_text, what_comes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,11 +34,6 @@ class Trouble(Struct, frozen=True):
     code: str
     hint: str = ""
     exit_code: int = 1
-
-
-def what_comes(step: PlannedStep) -> str:
-    """Return what a step brings to the channel, in a few words."""
-    return f"changed content of {step.new_version}" if step.kind == "content" else str(step.new_version)
 
 
 class Account(Struct, frozen=True):

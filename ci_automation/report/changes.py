@@ -6,6 +6,8 @@ The values are those of `Findings`, as its JSON has them; what is long is cut, a
 from __future__ import annotations
 
 from collections import Counter
+from itertools import accumulate, zip_longest
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ci_automation.flux.proof import Proof
@@ -16,7 +18,7 @@ from ci_automation.report.findings import CRD, Findings, acknowledging, meaning,
 from ci_automation.report.text import MarkedLine, Part, Table, plain_text, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from ci_automation.impact.change import Change
     from ci_automation.impact.hazard import Hazard
@@ -28,6 +30,8 @@ DELETES = "deletes"  # a word that has a colour of its own on a terminal
 _FEW = 3  # harmless changes that are told one by one
 _MANY, _OF_A_CLASS = 6, 1  # rows of changes on a terminal, and of each class where there are more
 _ROWS = 60  # on a terminal; of a hazard's places, too
+_BRIEF = 10  # lines of a step
+_TO_COPY = 5  # entries of a block
 _DIFF_ROWS = 20  # lines of a diff on a terminal
 RENDERED = "What changes in the rendering of "
 GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
@@ -44,10 +48,38 @@ _PROOFS = {
 }
 
 
-def step_parts(step: PlannedStep, *, every: bool = False) -> Iterator[Part]:
-    """Yield what a step changes, what it can break, and what each gate says of it; `every` change on request."""
+def step_parts(step: PlannedStep, *, every: bool = False, width: int | None = None) -> Iterator[Part]:
+    """Yield what a step changes and can break, and what each gate says, on few lines; `every` detail on request."""
     yield MarkedLine(step_title(step, "->"))
-    yield from text_parts(Findings.of(step), every=every)
+    yield from text_parts(Findings.of(step), every=True) if every else brief_parts(Findings.of(step), width)
+
+
+def brief_parts(found: Findings, width: int | None = None, told: Collection[str] = ()) -> Iterator[Part]:
+    """Yield the findings on at most ten lines of a terminal of this width, and how much more -v lists.
+
+    Reasons of gates that are `told` elsewhere are not repeated, as the one that a minor needs approval. Each section
+    gets lines in turn, so that none hides another. A block to copy is beside the ten lines: whole, or not there.
+    """
+    told = (*told, *(it.reason for it in found.gates if it.gate == "kind"))
+    sections = (
+        _obstacle_lines(found, told),
+        _hazard_lines(found, every=False, brief=True),
+        _pruned_lines(found),
+        _change_lines(found),
+        _diff_lines(found, every=False),
+    )
+    turns = [(number, line) for turn in zip_longest(*sections) for number, line in enumerate(turn) if line]
+    taken = accumulate(len(line.lines(width)) for _, line in turns)
+    shown = [turn for turn, lines in zip(turns, taken, strict=True) if lines <= _BRIEF] or turns[:1]
+    yield from (line for _, line in sorted(shown, key=itemgetter(0)))
+    more = len(turns) - len(shown)
+    counts = (f"+ {more} more line{'s' if more > 1 else ''}" if more else "", _passed(found) if found.gates else "")
+    if any(counts):
+        yield MarkedLine(f"{', '.join(filter(None, counts))} (-v lists them)")
+    if len(found.to_acknowledge()) > _TO_COPY:
+        yield MarkedLine(f"-v prints how to acknowledge these {len(found.to_acknowledge())} findings instead.")
+    else:
+        yield from _acknowledge_lines(found, every=False)
 
 
 def step_title(step: PlannedStep, to: str) -> str:
@@ -75,12 +107,13 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
     yield from _gate_parts(found, every=every)
 
 
-def _hazard_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
+def _hazard_lines(found: Findings, *, every: bool, brief: bool = False) -> Iterator[MarkedLine]:
+    """Yield what can break, where, and what to do; if `brief`, of all recipes the first."""
     kinds = [(it,) for it in found.ranked_hazards()] if every else found.hazards_by_kind()
     taken, shared = found.taken(), found.shared_remedies([kind[0] for kind in kinds])
     if found.hazards:
         yield MarkedLine("What can break:")
-    yield from _remedy_lines("  What to do about several of these:", shared)
+    yield from _remedy_lines("  What to do about several of these:", shared[: 1 if brief else None])
     for kind in kinds:
         hazard, several = kind[0], len(kind) > 1
         head = hazard_words(hazard, taken.hazard(hazard)) + ("" if several else f" ({hazard.fingerprint})")
@@ -88,12 +121,15 @@ def _hazard_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
         text = _line(f"  {head}: {told_together(kind)}")
         yield MarkedLine(shortened(text) if is_cut else text, hazard.certainty)
         places = tuple(dict.fromkeys(place for each in kind for place in each.places))
-        yield from (MarkedLine(_line(f"      at {place}")) for place in places[:_ROWS])
-        if len(places) > _ROWS:
-            yield MarkedLine(f"      and at {len(places) - _ROWS} more places")
-        if several:
-            recipe = [text for text in hazard.remedies if all(text in each.remedies for each in kind)][:1]
-            yield MarkedLine(_line(f"      what to do: {' '.join(recipe)} (-v has more, and the fingerprints)"))
+        rows = 1 if brief else _ROWS
+        yield from (MarkedLine(_line(f"      at {place}")) for place in places[:rows])
+        if len(places) > rows:
+            yield MarkedLine(f"      and at {len(places) - rows} more place{'s' if len(places) - rows > 1 else ''}")
+        if several or (brief and not is_cut):
+            own = [text for text in hazard.remedies if text not in shared or several]
+            recipe = [text for text in own if all(text in each.remedies for each in kind)][:1]
+            more = "-v has more, and the fingerprints" if several else "-v has more"
+            yield from (MarkedLine(_line(f"      what to do: {text} ({more})")) for text in recipe)
         elif not is_cut:
             yield from _remedy_lines("      what to do:", [text for text in hazard.remedies if text not in shared])
 
@@ -101,7 +137,11 @@ def _hazard_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
 def _remedy_lines(head: str, remedies: Sequence[str]) -> Iterator[MarkedLine]:
     if remedies:
         yield MarkedLine(head)
-    yield from (MarkedLine(f"        {line}") for text in remedies for line in plain_text(text).split("\n"))
+    yield from (
+        MarkedLine(f"        {line}", to_copy="`" not in line)
+        for text in remedies
+        for line in plain_text(text).split("\n")
+    )
 
 
 def _pruned_lines(found: Findings) -> Iterator[MarkedLine]:
@@ -154,7 +194,7 @@ def _diff_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
         lines = each.text.splitlines()
         shown = lines if every else lines[:_DIFF_ROWS]
         yield MarkedLine(_line(f"{RENDERED if each.rendered else ''}{each.path}:"))
-        yield from (MarkedLine(_line(f"  {line}")) for line in shown)
+        yield from (MarkedLine(_line(f"  {line}"), to_copy=True) for line in shown)
         if len(lines) > len(shown):
             yield MarkedLine(f"  and {len(lines) - len(shown)} more lines (-v lists them)")
 
@@ -191,7 +231,7 @@ def _acknowledge_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
     known = found.to_acknowledge(every=every)
     if known and (every or decide(found.gates) is not Decision.APPROVAL):
         yield MarkedLine(_TO_ACCEPT)
-        yield from (MarkedLine(f"  {line}") for line in acknowledging(known, _ROWS).splitlines())
+        yield from (MarkedLine(f"  {line}", to_copy=True) for line in acknowledging(known, _ROWS).splitlines())
 
 
 def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
@@ -201,19 +241,29 @@ def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
         yield MarkedLine(_WHY)
         yield gate_table(gates).mapped(lambda _, cell: _line(cell))
         return
-    for gate in gates:
-        if gate.allowed or (gate.decision is not Decision.AUTO and not found.lists(gate)):
-            mark = gate.decision if gate.decision in GRAVE else ""
-            yield MarkedLine(_line(f"{gate.decision}, {gate.gate}: {gate.reason}"), mark)
-    passed = sum(it.decision is Decision.AUTO and not it.allowed for it in gates)
-    words = f"{passed} check{'' if passed == 1 else 's'} passed (-v lists them)"
+    yield from _obstacle_lines(found)
+    words = f"{_passed(found)} (-v lists them)"
     asks = bool(gates) and decide(gates) is Decision.APPROVAL
     if asks and found.to_acknowledge():
         yield MarkedLine(f"To acknowledge these, see -v. {words}")
     elif asks and found.to_acknowledge(every=True):
         yield MarkedLine(f"Acknowledging these is not enough. {words}")
-    elif passed:
+    elif not words.startswith("0 "):
         yield MarkedLine(words)
+
+
+def _obstacle_lines(found: Findings, told: Collection[str] = ()) -> Iterator[MarkedLine]:
+    """Yield the gates that a person allowed, and those that ask for something that is not told elsewhere."""
+    for gate in found.ranked_gates():
+        is_told = found.lists(gate) or gate.reason in told
+        if gate.allowed or (gate.decision is not Decision.AUTO and not is_told):
+            mark = gate.decision if gate.decision in GRAVE else ""
+            yield MarkedLine(_line(f"{gate.decision}, {gate.gate}: {gate.reason}"), mark)
+
+
+def _passed(found: Findings) -> str:
+    passed = sum(it.decision is Decision.AUTO and not it.allowed for it in found.gates)
+    return f"{passed} check{'' if passed == 1 else 's'} passed"
 
 
 def change_table(found: Findings, rows: Sequence[Sequence[Change]], *, every: bool = False) -> Table:

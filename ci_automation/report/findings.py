@@ -36,6 +36,20 @@ _STOPS = {str(decision) for decision in Decision if decision is not Decision.AUT
 _SEVERITIES = tuple(Severity)
 _CERTAINTIES = tuple(Certainty)
 _CLASSES = tuple(ChangeClass)
+# What a class of changes means in a headline; the others are named as policies name them.
+_IN_SHORT = {
+    ChangeClass.RBAC: "RBAC widens",
+    ChangeClass.NETWORK_POLICY: "network policies open",
+    ChangeClass.SECURITY_CONTEXT: "security contexts change",
+    ChangeClass.NEW_WORKLOAD: "controllers are new",
+    ChangeClass.REMOVED_WORKLOAD: "controllers are removed",
+    ChangeClass.SERVICE_ACCOUNT: "service accounts change",
+    ChangeClass.CRD_REMOVAL: "CRDs or their versions go",
+    ChangeClass.CRD_TIGHTENED: "CRDs take less",
+    ChangeClass.CRD_DEFAULT: "CRD defaults change",
+}
+_NAMES = re.compile(r" \([^)]*\)")  # of what is told together
+_MAX_CAUSE = 60
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 _MAX_COMMENT = 100
 _DIGITS = frozenset("0123456789e")
@@ -108,6 +122,24 @@ class Findings(Struct, frozen=True):
         """Return the verdicts, those that stop the step first."""
         order = tuple(Decision)
         return tuple(sorted(self.gates, key=lambda it: -order.index(it.decision)))
+
+    def causes(self) -> tuple[str, ...]:
+        """Return what decides the step, in a few words each: what can break, then other gates, then changes.
+
+        That a minor needs approval is told only if nothing else is: everyone knows it.
+        """
+        if not self.gates:
+            return ()
+        decision, taken = decide(self.gates), self.taken()
+        hazards = [kind for kind in self.hazards_by_kind() if taken.hazard(kind[0]) == decision]
+        breaks = [_NAMES.sub("", told_together(kind)).partition(":")[0] for kind in hazards]
+        asking = [it for it in self.ranked_gates() if it.decision is decision]
+        others = [it.reason.partition(":")[0] for it in asking if it.gate != "kind" and not self.lists(it)]
+        classes = dict.fromkeys(it.belongs_to for it in self.ranked() if taken.change(it) == decision)
+        told = {ChangeClass.CRD_REMOVAL} if any(kind[0].gate == "crds" for kind in hazards) else set()
+        changes = [_IN_SHORT.get(it, f"{it} changes") for it in classes if it not in told]
+        found = [*breaks, *others, *changes] or [it.reason for it in asking]
+        return tuple(dict.fromkeys(one_line(it, _MAX_CAUSE) for it in found))
 
     def count(self) -> str:
         """Return how many changes there are of each class, in words."""

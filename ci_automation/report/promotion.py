@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.policy.decision import Decision
-from ci_automation.report.changes import text_parts
+from ci_automation.report.changes import brief_parts, text_parts
 from ci_automation.report.notes import notes_hint, notes_text
 from ci_automation.report.text import MarkedLine, Table, plain_text
 
@@ -66,25 +66,36 @@ class PromotionShown(Struct, frozen=True):
         }
 
 
-def promotions_table(shown: Sequence[PromotionShown]) -> Table:
-    """Return one row for each promotion."""
+def promotions_table(shown: Sequence[PromotionShown], *, every: bool = False) -> Table:
+    """Return one row for each promotion; without `every`, digests are as short as people read them."""
     rows = (
-        (each.word, each.name, *(str(it or "") for it in (each.source, each.old_version, each.version, each.digest)))
+        (
+            each.word,
+            each.name,
+            *(str(it or "") for it in (each.source, each.old_version, each.version)),
+            "" if each.digest is None else str(each.digest) if every else each.digest.short,
+        )
         for each in shown
     )
     head = ("", "channel", "promoted from", "had", "gets", "digest")
     return Table.plain(head, rows)
 
 
-def promotion_parts(shown: PromotionShown, *, every: bool = False) -> Iterator[Part]:
-    """Yield what one promotion changes, and each gate's word on it; nothing where there was nothing to do."""
+def promotion_parts(
+    shown: PromotionShown, *, every: bool = False, width: int | None = None, alone: bool = False
+) -> Iterator[Part]:
+    """Yield why, and what one promotion changes, on few lines or with `every` detail; nothing if nothing was to do.
+
+    If it is `alone` and not done, an error says why.
+    """
     if not shown.findings.gates:
         return
     yield MarkedLine("")
     yield MarkedLine(plain_text(f"{shown.name}: {shown.word}"), shown.word)
-    for reason in shown.reasons:
+    for reason in shown.reasons if shown.done or not alone else ():
         yield MarkedLine(plain_text(f"  {reason}").replace("\n", " "))
     if shown.digest:
-        yield from text_parts(shown.findings, every=every)
+        found = shown.findings
+        yield from text_parts(found, every=True) if every else brief_parts(found, width, shown.reasons)
     if said := notes_text(shown.notes) if every else notes_hint(shown.notes):
         yield from map(MarkedLine, said.splitlines())

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flux.artifact import called
 from ci_automation.policy.decision import Decision
-from ci_automation.report.account import what_comes
 from ci_automation.report.changes import step_title
 from ci_automation.report.changes_markdown import acknowledgement_markdown, gates_markdown, markdown_sections
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, inline, link, markdown_table
-from ci_automation.report.text import MAX_REASON, main_reasons, passed_over_rows
+from ci_automation.report.text import MAX_REASON, main_reasons, passed_over_rows, what_comes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

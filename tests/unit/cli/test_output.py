@@ -56,6 +56,7 @@ def test_on_a_narrow_terminal_each_digest_is_in_one_piece(
 
     now = ["now", f"  digest  {digest}"]
     assert printed(100) == [*now, "waits for approval", f"  digest  {digest}", f"  why     {why}"]
+    assert max(map(len, printed(80))) <= 80
     drawn = printed(140)
     assert len(drawn) == 4
     assert drawn[1].endswith(digest)

@@ -25,7 +25,7 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
-from ci_automation.report.changes import rights_lines, step_parts, step_title, text_parts
+from ci_automation.report.changes import brief_parts, rights_lines, step_parts, step_title, text_parts
 from ci_automation.report.changes_markdown import (
     acknowledgement_markdown,
     difference_markdown,
@@ -343,6 +343,28 @@ def test_what_is_to_be_acknowledged_is_all_of_it_only_where_that_is_enough() -> 
     assert {each for each, _ in replace(FOUND, gates=GATES[1:]).to_acknowledge()} == refused | asking
 
 
+@pytest.mark.parametrize(
+    ("gates", "causes"),
+    [
+        (GATES, ("objects are stored as v1beta2, which v2.9.4 does not have", "CRDs take less")),
+        (ASKS.gates, ("there is no kustomize", "RBAC widens")),
+        (GATES[:1], ("a minor release needs approval",)),
+        ((Verdict("files", Decision.APPROVAL, "the overlay changes: a.yaml"),), ("the overlay changes",)),
+        ((Verdict("image", Decision.REFUSED, "a"),), ("image changes",)),
+    ],
+)
+def test_the_causes_of_a_decision_are_told_in_few_words(gates: tuple[Verdict, ...], causes: tuple[str, ...]) -> None:
+    assert replace(FOUND, gates=gates).causes() == causes
+
+
+def test_crds_that_lose_versions_are_told_once() -> None:
+    gates = (
+        Verdict("crds", Decision.APPROVAL, "gone", "possible"),
+        Verdict("crdRemoval", Decision.APPROVAL, "gone"),
+    )
+    assert Findings(REMOVED, LOST, gates=gates).causes() == ("3 CRDs lose v1beta2 and v2beta2",)
+
+
 def test_a_fingerprint_that_is_none_is_not_to_be_pasted() -> None:
     odd = replace(TIGHTER, fingerprint="x}\nacknowledge: []")
     assert Findings((odd,), gates=GATES).to_acknowledge() == ()
@@ -352,7 +374,7 @@ class TestText:
     def test_a_step_is_told_with_its_versions_and_its_proof(self) -> None:
         first, *rest = step_parts(STEP)
         assert first == MarkedLine("v2.8.8 -> v2.9.4 (minor; rendering tested with this release)")
-        assert rest == list(text_parts(FOUND))
+        assert rest == list(brief_parts(FOUND))
         assert list(step_parts(STEP, every=True))[1:] == list(text_parts(FOUND, every=True))
 
     @pytest.mark.parametrize("proof", Proof)
@@ -433,6 +455,59 @@ class TestText:
         assert "and at 10 more places" in short
         assert "image 74" in text(found, every=True)
         assert "-v lists" not in text(found, every=True)
+
+
+class TestBrief:
+    """A step on a screen: ten lines, something of each section, the rest counted."""
+
+    @staticmethod
+    def lines(found: Findings, width: int | None = None, told: tuple[str, ...] = ()) -> list[str]:
+        parts = [part for part in brief_parts(found, width, told) if isinstance(part, MarkedLine)]
+        return [line for part in parts for line in part.lines(width)]
+
+    def test_ten_lines_have_something_of_each_section_and_the_rest_is_counted(self) -> None:
+        lines = self.lines(FOUND)
+        block = lines.index("To acknowledge instead, add to the artifact's configuration:")
+        assert lines[:block] == [
+            "What can break:",
+            f"  certain, crds, refused ({STORED.fingerprint}): {STORED.sentence}",
+            "      at apps/policy.yaml:12",
+            "      and at 1 more place",
+            "What clusters delete when they apply it (prune):",
+            f"  CustomResourceDefinition {POLICIES.name}, with every object of its kind",
+            "  Deployment flux-system/old",
+            "What changes:",
+            f"  danger, rbac, approval: {ROLE} {WIDER.sentence}",
+            f"  warning, rbac, acknowledged: {ROLE} {KNOWN.sentence}",
+            "+ 7 more lines, 4 checks passed (-v lists them)",
+        ]
+        assert len(lines[block:]) == 4
+
+    @pytest.mark.parametrize("width", [None, 80, 100, 160])
+    def test_ten_lines_are_ten_on_every_terminal(self, width: int | None) -> None:
+        assert len(self.lines(ASKS, width)) <= 11
+
+    def test_the_first_recipe_is_told_and_that_a_minor_needs_approval_is_not(self) -> None:
+        kind = Verdict("kind", Decision.APPROVAL, "a minor release needs approval")
+        other = Verdict("soak", Decision.WAIT, "it soaks")
+        found = Findings(hazards=(replace(STORED, remedies=("first `a b`", "second")),), gates=(kind, other))
+        assert self.lines(found, told=("it soaks",))[2:] == [
+            "      at apps/policy.yaml:12",
+            "      and at 1 more place",
+            "      what to do: first `a b` (-v has more)",
+            "No object and no file changes.",
+            "0 checks passed (-v lists them)",
+        ]
+
+    def test_much_to_acknowledge_is_no_block(self) -> None:
+        many = tuple(replace(TIGHTER, fingerprint=f"{number:016x}") for number in range(6))
+        lines = self.lines(Findings(many, gates=GATES[4:5]))
+        assert lines[-1] == "-v prints how to acknowledge these 6 findings instead."
+
+    def test_of_nothing_nothing_is_counted(self) -> None:
+        assert self.lines(Findings()) == ["No object and no file changes."]
+        long = replace(LATE, sentence="word " * 200)
+        assert len(self.lines(Findings(hazards=(long,)), 10)) > 0
 
 
 LOST = tuple(

@@ -64,7 +64,8 @@ def test_one_word_says_what_became_of_it(shown: PromotionShown, word: str) -> No
 
 
 def test_a_row_says_what_goes_where() -> None:
-    assert promotions_table((SHOWN, NOTHING)).rows == (
+    assert promotions_table((SHOWN,)).rows[0][-1] == TARGET.short
+    assert promotions_table((SHOWN, NOTHING), every=True).rows == (
         ("waiting", "production", str(SHOWN.source), "v2.98.8", "v2.99.4", str(TARGET)),
         ("nothing to do", "production", str(SHOWN.source), "", "", ""),
     )
@@ -74,6 +75,12 @@ def test_reasons_and_hazards_are_under_its_name() -> None:
     said = text(SHOWN)
     assert said.startswith("\nproduction: waiting\n  it soaks until 2026-11-22\n")
     assert CERTAIN.sentence in said
+
+
+def test_a_reason_is_told_once() -> None:
+    assert text(SHOWN).count("it soaks until 2026-11-22") == 1
+    parts = promotion_parts(SHOWN, alone=True)  # the error has it
+    assert "it soaks" not in "\n".join(str(it) for it in parts)
 
 
 def test_a_source_that_is_empty_has_reasons_alone() -> None:

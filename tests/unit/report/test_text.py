@@ -3,6 +3,8 @@ from __future__ import annotations
 import shlex
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
@@ -10,9 +12,9 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.policy.decision import Decision
+from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
-from ci_automation.report.text import Table, approval_commands, plain_text, plan_table
+from ci_automation.report.text import MarkedLine, Table, approval_commands, headline, plain_text, plan_table
 
 OLD, NEW = Version.parse("v2.8.5"), Version.parse("v2.8.8")
 BASE, TARGET, LAST = (Digest.of(text) for text in (b"base", b"target", b"last"))
@@ -34,6 +36,105 @@ class TestTable:
 
     def test_a_table_without_rows_is_its_head(self) -> None:
         assert Table(("a", "b"), ()).to_text() == "a  b"
+
+    SENTENCES = Table(
+        ("", "digest", "why"),
+        (
+            ("now", "sha256:0123456789", ""),
+            ("asks", "sha256:9876543210", "a sentence of eight words is folded here, `not me`"),
+        ),
+    )
+
+    def test_sentences_are_folded_between_words_and_nothing_else_is(self) -> None:
+        assert self.SENTENCES.to_text(55) == (
+            "      digest             why\n"
+            "now   sha256:0123456789\n"
+            "asks  sha256:9876543210  a sentence of eight words is\n"
+            "                         folded here, `not me`"
+        )
+
+    def test_without_room_for_sentences_a_row_is_a_paragraph(self) -> None:
+        assert self.SENTENCES.to_text(30) == (
+            "now\n  digest  sha256:0123456789\nasks\n  digest  sha256:9876543210\n"
+            "  why     a sentence of eight\n          words is folded\n          here, `not me`"
+        )
+        assert self.SENTENCES.to_text(20).splitlines()[:3] == ["now", "  digest", "    sha256:0123456789"]
+
+    def test_what_is_shown_of_a_cell_changes_no_width(self) -> None:
+        shown = self.SENTENCES.to_text(55, lambda cell, text: f"<{text}>" if cell == "now" else text)
+        assert shown.splitlines()[1] == "<now>   sha256:0123456789"
+
+
+class TestLines:
+    LONG = "  note: run `flux migrate -f . --dry-run` before sha256:0123456789abcdef0123456789abcdef is there"
+
+    def test_are_folded_between_words_and_commands_and_digests_are_not(self) -> None:
+        assert MarkedLine(self.LONG).lines(40) == [
+            "  note: run",
+            "    `flux migrate -f . --dry-run` before",
+            "    sha256:0123456789abcdef0123456789abcdef",
+            "    is there",
+        ]
+
+    def test_what_is_to_be_copied_is_not_folded_nor_is_anything_through_a_pipe(self) -> None:
+        assert MarkedLine(self.LONG, to_copy=True).lines(40) == MarkedLine(self.LONG).lines(None) == [self.LONG]
+
+    @given(st.text(), st.integers(1, 100))
+    def test_no_word_is_lost(self, text: str, width: int) -> None:
+        assert "".join(" ".join(MarkedLine(text).lines(width)).split()) == "".join(text.split())
+
+
+class TestHeadline:
+    @pytest.mark.parametrize(
+        ("steps", "done", "start", "said"),
+        [
+            ((), 0, 0, "v2.8.5 is current"),
+            ((step(),), 0, 0, "v2.8.8 can be published"),
+            ((step(),), 1, 0, "v2.8.8 published"),
+            ((step(),), 1, 1, "v2.8.8 was published before"),
+            ((step(), step(Decision.WAIT)), 1, 0, "v2.8.8 published; v2.8.8 is waiting"),
+            (
+                (
+                    step(),
+                    replace(step(Decision.APPROVAL), gates=tuple(Verdict("x", Decision.APPROVAL, n) for n in "abcd")),
+                ),
+                1,
+                0,
+                "v2.8.8 published; v2.8.8 needs approval: a, b, c, 1 more",
+            ),
+            (
+                (replace(step(Decision.REFUSED), gates=(Verdict("proof", Decision.REFUSED, "not\x1b proven: x"),)),),
+                0,
+                0,
+                "v2.8.8 is refused: not\N{REPLACEMENT CHARACTER} proven",
+            ),
+            (
+                (replace(step(Decision.APPROVAL), new_version=OLD, gates=(Verdict("a", Decision.APPROVAL, "files"),)),),
+                0,
+                0,
+                "changed content of v2.8.5 needs approval: files",
+            ),
+        ],
+    )
+    def test_says_what_became_of_each_step_and_why(
+        self, steps: tuple[PlannedStep, ...], done: int, start: int, said: str
+    ) -> None:
+        assert headline(plan(*steps), done, start).text == f"{CHANNEL}: {said}"
+
+    def test_says_what_was_passed_over_where_nothing_is_to_do(self) -> None:
+        passed = (PassedOver(Version.parse("v3.0.0"), Decision.REFUSED, ("never",)),)
+        assert headline(plan(passed_over=passed), 0).text == f"{CHANNEL}: nothing to do at v2.8.5; v3.0.0 refused"
+
+    @pytest.mark.parametrize(
+        ("decisions", "mark"),
+        [
+            ((), "published"),
+            ((Decision.AUTO, Decision.REFUSED, Decision.APPROVAL), "refused"),
+            ((Decision.APPROVAL,), "waits for approval"),
+        ],
+    )
+    def test_has_the_colour_of_the_gravest_that_is_left(self, decisions: tuple[Decision, ...], mark: str) -> None:
+        assert headline(plan(*map(step, decisions)), 0).mark == mark
 
 
 HOSTILE = {
@@ -75,6 +176,9 @@ class TestPlanTable:
             ("waits for approval", "v2.8.8", str(LAST), "first reason; second"),
             ("refused", "v3.0.0", "", "never"),
         )
+
+    def test_has_short_digests_where_people_read_and_none_copies(self) -> None:
+        assert [row[2] for row in plan_table(plan(step()), 0, every=False).rows] == [BASE.short, TARGET.short]
 
     @pytest.mark.parametrize(
         ("decision", "word"),
