@@ -61,6 +61,10 @@ def yaml_alone(text: str) -> Iterator[None]:
     except yaml.MarkedYAMLError as error:
         line, column = _place(error.problem_mark)
         line = min(line, text.count("\n") + (not text.endswith("\n")))  # it may be the line after the last one
+        at_tab = "".join(text.split("\n")[line - 1 : line])[column - 1 : column] == "\t"
+        if at_tab and any(words in (error.problem or "") for words in ("tab character", "cannot start any token")):
+            reason = f"it is not YAML: a tab character in column {column}; YAML indents with blanks"
+            raise Unreadable(reason, line, column) from None
         reason = " ".join(filter(None, (error.context, error.problem)))
         raise Unreadable(f"it is not YAML: {reason}", line, column) from None
     except (yaml.YAMLError, UnicodeError) as error:  # of the reader, which has no mark

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from ci_automation.errors import ReleaseSourceError
+from ci_automation.errors import Error, ReleaseSourceError
 from ci_automation.flux.bundle import (
     BUNDLE,
     LIMITS,
@@ -21,7 +21,7 @@ from ci_automation.flux.bundle import (
     proof_names,
     verify_checksums,
 )
-from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.flux.version import InvalidVersion, Version, near_misses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,8 +42,12 @@ class ReleaseNotFound(ReleaseSourceError):
 
     hint = "Check the version, or name another source. This program does not use drafts and withdrawn releases."
 
-    def __init__(self, version: Version, where: str) -> None:
-        super().__init__(f"{where} has no release {version}")
+    def __init__(self, version: Version, where: str, listed: Callable[[Version], Iterable[Release]]) -> None:
+        known: list[Version] = []
+        with suppress(Error):  # this is one already
+            # The list goes back to the minor before: far enough for a neighbour, and mostly one request.
+            known = [it.version for it in listed(version.before_minor) if it.problem is None]
+        super().__init__(f"{where} has no release {version}{near_misses(version, known)}")
 
 
 class ReleaseIncomplete(ReleaseSourceError):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import semver
 from msgspec import Struct
 
 from ci_automation.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _MAX_LENGTH = 64  # upstream's longest so far has 13 characters
 
@@ -67,6 +70,12 @@ class Version(Struct, frozen=True, order=True):
         """Return the version without its pre-release and build parts, the final release of a pre-release."""
         return Version(self.semver.finalize_version())
 
+    @property
+    def before_minor(self) -> Version:
+        """Return the first version of the minor before this one's, or of the major before it."""
+        major, minor = self.minor
+        return Version(semver.Version(max(major - (minor == 0), 0), max(minor - 1, 0)))
+
     def bump_to(self, target: Version) -> Bump:
         """Return the bump from this version to `target`."""
         if target == self:
@@ -82,3 +91,11 @@ class Version(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"v{self.semver}"
+
+
+def near_misses(wanted: Version, known: Iterable[Version]) -> str:
+    """Return the end of a message that a version is not there: its neighbours that are, or nothing without any."""
+    below, above = (lambda it: it < wanted), (lambda it: it > wanted)
+    versions = sorted(set(known))
+    near = [*list(filter(below, versions))[-1:], *list(filter(above, versions))[:1]]
+    return f"; it has {' and '.join(map(str, near))}" if near else ""

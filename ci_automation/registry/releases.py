@@ -85,10 +85,10 @@ class RegistryReleases:
     def fetch(self, version: Version) -> FetchedRelease:
         """Return the release of `version`; see `ReleaseSource`."""
         if (listed := self._listing(version)) is None:
-            raise ReleaseNotFound(version, self._where)
+            raise ReleaseNotFound(version, self._where, self.list)
         (release,) = releases([listed], self._where)
         if is_draft(release):
-            raise ReleaseNotFound(version, self._where)
+            raise ReleaseNotFound(version, self._where, self.list)
         if release.problem:
             raise ReleaseIncomplete(version, release.problem)
         commit = tag_commit(field(self._config(version), "tags", list, self._where), version, self._where)

@@ -166,9 +166,14 @@ def test_tags_that_are_no_releases_of_flux_are_left_out(source: Make) -> None:
     assert [release.version for release in source(NEW, SampleRelease("nightly")).list()] == [V294]
 
 
-def test_an_unknown_version_is_not_found(source: Make) -> None:
-    with pytest.raises(ReleaseNotFound, match=r"v2\.8\.4"):
-        source(OLD, NEW).fetch(V284)
+@pytest.mark.parametrize(
+    ("version", "near"),
+    [("v2.8.4", "v2.8.5"), ("v2.9.0", "v2.8.5 and v2.9.4"), ("v2.10.0", "v2.9.4"), ("v3.0.0", "v2.9.4")],
+)
+def test_an_unknown_version_is_not_found_and_its_neighbours_are_named(source: Make, version: str, near: str) -> None:
+    with pytest.raises(ReleaseNotFound) as caught:
+        source(OLD, NEW).fetch(Version.parse(version))
+    assert str(caught.value).endswith(f" has no release {version}; it has {near}")
 
 
 def test_an_empty_list_is_refused(source: Make) -> None:

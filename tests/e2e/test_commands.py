@@ -588,3 +588,36 @@ def test_the_doctor_says_the_wrong_first_and_exits_with_its_code(desk: Desk) -> 
     desk.init()
     found = desk.run("doctor", "layout:registry:production", "--key", "cosign.key", "--output", "json")
     assert [it["found"] for it in found.json["findings"] if it["health"] == "wrong" and it["what"] != "kustomize"] == []
+
+
+def test_a_version_needs_no_v(desk: Desk) -> None:
+    rendered = desk.ok("render", "--flux-version", "2.98.5", "--output", "json").json
+    assert rendered == desk.ok("render", "--flux-version", "v2.98.5", "--output", "json").json
+    assert rendered["version"] == "v2.98.5"
+    assert desk.ok("diff", "2.98.5", "2.98.8").out == desk.ok("diff", "v2.98.5", "v2.98.8").out
+    assert desk.ok("mirror", "mirrored", "--flux-version", "2.98.5").out == desk.ok(
+        "mirror", "again", "--flux-version", "v2.98.5"
+    ).out.replace("again", "mirrored")
+    desk.init(version="2.98.5")
+    desk.ok(*UPDATE)
+    back = desk.run("rollback", CHANNEL, "--to", "2.98.5", "--reason", "a test", "--output", "json", *SIGNED).json
+    assert back["to"]["version"] == "v2.98.5"
+
+
+MISSING = {
+    "render": ("render", "--flux-version", "2.98.6"),
+    "init": ("init", "layout:another:production", "--flux-version", "2.98.6", *SIGNED),
+    "diff": ("diff", "v2.98.5", "2.98.6"),
+    "mirror": ("mirror", "mirrored", "--flux-version", "2.98.6"),
+    "rollback": ("rollback", CHANNEL, "--to", "2.98.6", "--reason", "a test", *SIGNED),
+}
+
+
+@pytest.mark.parametrize("command", MISSING)
+def test_a_version_that_is_not_there_names_those_beside_it(desk: Desk, command: str) -> None:
+    desk.init()
+    desk.ok(*UPDATE)
+    ran = desk.run(*MISSING[command])
+    assert ran.code in {2, 21}
+    assert "v2.98.6" in ran.err
+    assert re.search(r"; it has v2\.98\.5 and v2\.98\.\d+\n", ran.err)

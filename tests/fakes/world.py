@@ -98,7 +98,7 @@ class MemoryReleases(Struct):
                 files = Tree(tuple(file for file in each.bundle.files if file.path not in missing))
                 downloaded = self.files.get(each.tag, ReleaseFiles(b"", b""))
                 return FetchedRelease(self._release(each), ManifestsBundle.of(files), each.commit, downloaded)
-        raise ReleaseNotFound(version, "memory")
+        raise ReleaseNotFound(version, "memory", self.list)
 
     def advisories(self) -> tuple[Advisory, ...]:
         """Return the published advisories."""

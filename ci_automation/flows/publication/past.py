@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.history import immutable_references
 from ci_automation.flux.artifact import immutable_tag, immutable_version
-from ci_automation.flux.version import Version
+from ci_automation.flux.version import InvalidVersion, Version, near_misses
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger
 from ci_automation.signing.verify import Unsigned, verify
 
@@ -28,8 +29,12 @@ class NotInHistory(UsageError):
     """The digest that a channel shall go back to is not in its repository, or none is named."""
 
     def __init__(self, channel: Reference, wanted: str, ports: Ports) -> None:
-        super().__init__(f"nothing in the history of {channel} is {wanted!r}" if wanted else "`to` is empty")
-        newest = ", ".join(str(it.tag) for it in immutable_references(channel, ports)[:_SHOWN])
+        tags = [str(it.tag) for it in immutable_references(channel, ports)]
+        near = ""
+        with suppress(InvalidVersion):
+            near = near_misses(Version.parse(wanted), filter(None, map(immutable_version, tags)))
+        super().__init__(f"nothing in the history of {channel} is {wanted!r}{near}" if wanted else "`to` is empty")
+        newest = ", ".join(tags[:_SHOWN])
         self.hint = f"Give a version, or one of these tags: {newest}. `history` lists the digests."
 
 

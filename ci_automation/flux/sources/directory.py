@@ -76,7 +76,7 @@ class DirectorySource:
         """Return the release of `version`; see `ReleaseSource`."""
         release = next((release for release in self.list() if release.version == version), None)
         if release is None or is_draft(release):
-            raise ReleaseNotFound(version, str(self._path))
+            raise ReleaseNotFound(version, str(self._path), self.list)
         if release.problem:
             raise ReleaseIncomplete(version, release.problem)
         tags = load(self._read_json(_TAGS), str(self._path / _TAGS))

@@ -88,10 +88,10 @@ class GitHubSource:
         """Return the release of `version`; see `ReleaseSource`."""
         answer = self._client.get(self._address(version))
         if answer is None:
-            raise ReleaseNotFound(version, self._where)
+            raise ReleaseNotFound(version, self._where, self.list)
         (release,) = releases([listing(answer.value, str(version), self._where)], self._where)
         if release.version != version or is_draft(release):
-            raise ReleaseNotFound(version, self._where)
+            raise ReleaseNotFound(version, self._where, self.list)
         if release.problem:
             raise ReleaseIncomplete(version, release.problem)
         assets = self._identities(answer.value)

@@ -22,10 +22,25 @@ DEEP = "[" * (MAX_DEPTH + 1)
         ("a: 1\n---\nb: [", "it is not YAML: ", 3),
         ("a: \x07", "it is not YAML: it has a control character", 1),
         ("a: \ud800", "it is not YAML: it has a control character", 0),
+        ("a:\n  b: 1\n \tc: 2\n", "a tab character in column 2; YAML indents with blanks", 3),
+        ("a:\n\tb: 1\n", "a tab character in column 1; YAML indents with blanks", 2),
+        ("a: |\n\tb\n", "a tab character in column 1; YAML indents with blanks", 2),
+        ("a: [\n\t1\n", "it is not YAML: while parsing a flow sequence", 2),
         (f"a:\n  {DEEP}", "nested deeper than 100 levels", 2),
         ("- 1\n" * 20, "more than 10 values", 9),
     ],
-    ids=["two colons", "no end", "control", "surrogate", "deep", "long"],
+    ids=[
+        "two colons",
+        "no end",
+        "control",
+        "surrogate",
+        "tab",
+        "tab alone",
+        "tab in a block",
+        "tab elsewhere",
+        "deep",
+        "long",
+    ],
 )
 def test_what_is_not_read_says_why_and_where(text: str, reason: str, line: int) -> None:
     with pytest.raises(Unreadable, match=reason) as caught:

@@ -44,6 +44,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
             'ä: "ä"\nb: "\x07"\n', "flux.yaml:2: it is not YAML: it has a control character", id="a bell behind umlauts"
         ),
         pytest.param(
+            "a:\n\tb: 1\n",
+            "flux.yaml:2:1: it is not YAML: a tab character in column 1; YAML indents with blanks",
+            id="a tab",
+        ),
+        pytest.param(
             "a: 1\nb: [",
             "flux.yaml:2:1: it is not YAML: while parsing a flow node did not find expected node content",
             id="cut off",

@@ -239,8 +239,27 @@ def test_files_with_any_part_of_a_signature_count_as_signed(parts: dict[str, byt
 
 
 def test_a_release_that_cannot_be_had_is_named() -> None:
-    assert str(ReleaseNotFound(V, "GitHub")) == "GitHub has no release v2.9.4"
+    assert str(ReleaseNotFound(V, "GitHub", lambda _: ())) == "GitHub has no release v2.9.4"
     assert str(ReleaseIncomplete(V, "no install.yaml")) == "v2.9.4 cannot be used: no install.yaml"
+
+
+def test_a_list_that_cannot_be_had_leaves_out_the_neighbours_alone() -> None:
+    def fails(_: Version) -> tuple[Release, ...]:
+        raise InvalidReleaseList("GitHub", "it is empty")
+
+    assert str(ReleaseNotFound(V, "GitHub", fails)) == "GitHub has no release v2.9.4"
+
+
+def test_a_release_that_cannot_be_used_is_no_neighbour() -> None:
+    asked: list[Version] = []
+
+    def listed(newer_than: Version) -> list[Release]:
+        asked.append(newer_than)
+        names = {"v2.9.2": None, "v2.9.3": "it has no files", "v2.9.5": None, "v2.10.0": None}
+        return [Release(Version.parse(name), NOT_PUBLISHED, problem=problem) for name, problem in names.items()]
+
+    assert str(ReleaseNotFound(V, "GitHub", listed)).endswith("no release v2.9.4; it has v2.9.2 and v2.9.5")
+    assert asked == [Version.parse("v2.8.0")]
 
 
 def test_the_files_of_a_release_are_collected_by_their_names() -> None:
