@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo image test lint types unit real docs bench lock clean
+.PHONY: help setup demo image package test lint types unit real docs bench lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -38,6 +38,12 @@ image: $(KUSTOMIZE)  ## build the action's image, and one for cloud KMS (its tag
 # Built from its sources, which Go's checksum database verifies.
 $(KUSTOMIZE): Makefile
 	GOBIN=$(CURDIR)/$(@D) CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' sigs.k8s.io/kustomize/kustomize/v5@v5.8.2
+
+package: $(STAMP)  ## build the wheel and the source archive in dist, and check both
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
 
 # Tests store thousands of small files safely; in memory, where there is enough, that takes no time.
 MEMORY := $(shell grep -qE '^tmpfs /dev/shm .*noexec' /proc/mounts 2>/dev/null || \
@@ -75,11 +81,11 @@ bench: $(STAMP)  ## measure the figures of docs/reference/figures.md, beside the
 	$(BIN)/python tests/real/peers.py
 	$(BIN)/python tests/real/bench.py
 
-lock:  ## renew the locked dependencies (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --custom-compile-command 'make lock' pyproject.toml -o requirements/runtime.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --group dev -c requirements/runtime.txt pyproject.toml requirements/build.in -o requirements/dev.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra kms -c requirements/runtime.txt -c requirements/dev.txt pyproject.toml -o requirements/kms.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url -c requirements/dev.txt requirements/build.in -o requirements/build.txt
+lock: $(STAMP)  ## renew the locked dependencies
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --custom-compile-command 'make lock' pyproject.toml -o requirements/runtime.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --group dev -c requirements/runtime.txt pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra kms -c requirements/runtime.txt -c requirements/dev.txt pyproject.toml -o requirements/kms.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 
 clean:  ## remove the files that setup and tests made
 	rm -rf $(VENV) .coverage .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

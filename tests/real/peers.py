@@ -256,6 +256,23 @@ class System:
 
 
 @dataclass(frozen=True, slots=True)
+class Locked:
+    """A folder with the wheels that one of our lists of requirements locks."""
+
+    requirements: Path
+
+    def make(self, shop: Shop, binary: Path) -> None:
+        """Download them, each with one of the hashes in the list."""
+        pip = (sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--require-hashes")
+        shop.run(*pip, "--dest", str(binary), "--requirement", str(self.requirements))
+
+    def version(self) -> str:
+        """Return the mark of the list and of the Python that the wheels are for."""
+        python = "".join(str(number) for number in sys.version_info[:2])
+        return f"{python}-{hashlib.sha256(self.requirements.read_bytes()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
 class OnPath:
     """A program that the system brings: found on the PATH, never built."""
 
@@ -372,6 +389,12 @@ def own(name: str, of: str) -> Peer:
     return Peer(name, recipe.version(of), recipe, ())
 
 
+def locked(name: str) -> Peer:
+    """Return the peer that is a folder with our locked dependencies."""
+    recipe = Locked(ROOT / "requirements" / f"{name}.txt")
+    return Peer("wheels", recipe.version(), recipe, ())
+
+
 def controller(name: str, checksum: str, version: str = CONTROLLERS, called: str = "") -> Peer:
     """Return one of Flux's controllers; `called` tells an older one from the newest."""
     recipe = Source(f"github.com/fluxcd/{name}", f"v{version}", ".", with_published_api(name, version), checksum)
@@ -444,6 +467,7 @@ PEERS = (
         ),
         (),
     ),
+    locked("runtime"),
     Peer("etcd", "", OnPath("etcd-server"), ("--version",)),
     Peer("kubectl", "", OnPath("kubernetes-client"), ("version", "--client")),
     Peer(
