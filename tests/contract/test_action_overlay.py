@@ -22,7 +22,7 @@ from ci_automation.records.writer import RecordWriter
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.registry.port import ReferrerLost
 from ci_automation.signing.trust import TrustedKeys
-from tests.contract.operating import dispatch, push
+from tests.contract.operating import PAYLOAD, dispatch, push
 from tests.contract.scene import BRANCH, CHANNEL, FIRST, LOCK, MINOR, PATCH, Scene, staged, template
 from tests.fakes.world import signing_key
 
@@ -161,6 +161,22 @@ def test_a_merge_by_another_person_publishes_the_content_by_itself(scene: Scene)
     requests = [f"{request.method} {request.path}" for request in scene.forge.requests[asked:]]
     assert len(requests) == 7, requests
     assert scene.run().outputs["changed"] == "false"
+
+
+def test_a_push_that_merges_content_publishes_it_and_the_schedule_finds_nothing_to_do(scene: Scene) -> None:
+    """The shipped workflows, with a key or without one, run `update` for both events."""
+    before = first_content(scene)
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    scene.pushed()
+    ran = scene.run()
+    assert (ran.code, ran.outputs["changed"], ran.outputs["target-version"]) == (0, "true", FIRST)
+    tags, requests = scene.tags, len(scene.fleet.pulls)
+    assert scene.channel != before
+    for event in ("schedule", "push"):
+        scene.runner.event(event, PAYLOAD)
+        assert scene.run().outputs["changed"] == "false"
+    assert (scene.tags, len(scene.fleet.pulls)) == (tags, requests)
 
 
 def test_an_own_merge_asks_with_the_reason_above_the_changes(scene: Scene) -> None:
