@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
+from ci_automation.records.ledger import Ledger
+from ci_automation.registry.layout import LayoutRegistry
+from ci_automation.signing.trust import TrustedKeys
 from tests.contract.operating import configure, dispatch
 from tests.contract.scene import FIRST, LOCK, MINOR, PATCH
+from tests.contract.test_action_overlay import checkout, patch
+from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
     from tests.contract.scene import Scene
@@ -349,3 +357,42 @@ def test_an_operation_whose_base_is_rolled_back_in_its_last_seconds_promotes_not
     monkeypatch.setattr("ci_automation.action.dispatched._require_unused", rolled_back)
     ran = started.do(shown.outputs["shown"])
     assert (first != had, ran.code, at(waves)) == (True, 12, first)
+
+
+@pytest.mark.parametrize("hours", [1, -1], ids=["ahead", "behind"])
+def test_merges_count_by_githubs_clock_once_a_promoted_channel_has_its_content_from_git(
+    waves: Scene, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    def merged(memory: str) -> None:
+        start = waves.forge.now() + timedelta(minutes=1)
+        waves.forge.now = lambda: start
+        waves.fleet.push(memory, {"clusters/live/more.yaml": patch(memory)}, "ada", onto=waves.fleet.head)
+        waves.fleet.merge(waves.fleet.open_pull(memory, "ada").number, "ben")
+
+    def wrong(_zone: object) -> datetime:
+        return datetime.now(UTC) + timedelta(hours=hours)
+
+    waves.offer(FIRST, PATCH)
+    with monkeypatch.context() as patched:
+        patched.setattr("ci_automation.flows.ports.datetime", SimpleNamespace(now=wrong))
+        assert told(hour(waves))["changed"]
+    registry, trusted = LayoutRegistry(LayoutDirectory(Path("live"))), TrustedKeys((signing_key().public,))
+    record = Ledger(registry, Reference.parse("layout:live:live"), trusted).newest()
+    assert record
+    assert (record.at - waves.forge.now() > timedelta(minutes=30)) == (hours > 0)
+    merged("1Gi")
+    own = LIVE.replace("promote: {from: production}", "overlay: clusters/live")
+    configure(waves, more=EAGER, others=own)
+    checkout(waves)
+    promoted = at(waves)
+    asked = hour(waves)
+    assert at(waves) == promoted
+    assert "no record says which content of Git the channel has" in told(asked)["pending-reasons"]
+    waves.fleet.merge(waves.fleet.pulls[-1].number, "ben")
+    assert told(hour(waves))["changed"]
+    merged("2Gi")
+    checkout(waves)
+    published = told(hour(waves))
+    assert published["changed"]
+    assert published["decision"] == "auto"
+    assert not told(hour(waves))["changed"]
