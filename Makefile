@@ -72,10 +72,11 @@ real: $(STAMP)  ## run the tests against real registries, cosign, flux, a cluste
 	$(BIN)/python tests/real/peers.py
 	$(BIN)/pytest tests/real --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-docs: $(STAMP)  ## make the reference from the code, and the site of the documents in build/docs
+docs: $(STAMP)  ## make the reference from the code, the site of the documents in build/docs, and man pages in build/man
 	$(BIN)/python -m tests.unit.docs.generated
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
-	@echo "The site is in build/docs/README.html; its search needs no server."
+	$(BIN)/sphinx-build -q -W --keep-going -b man docs build/man
+	@echo "The site is in build/docs/README.html; its search needs no server. The man pages are in build/man."
 
 bench: $(STAMP)  ## measure the figures of docs/reference/figures.md, beside the real programs
 	$(BIN)/python tests/real/peers.py

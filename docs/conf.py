@@ -14,6 +14,10 @@ html_theme = "furo"
 html_title = project
 myst_heading_anchors = 4  # the headings that links lead to
 nitpicky = True
+man_pages = [
+    ("reference/commands", project, "keep Flux itself current from a signed OCI artifact", "", 1),
+    ("reference/configuration", project, "the configuration file of flux-manifests", "", 5),
+]
 
 _SECTION = re.compile(r"^## (.+)\n((?:\n|- .*\n)+)", re.MULTILINE)
 _LINK = re.compile(r"^- \[.+?\]\(([\w/-]+)\.md\)", re.MULTILINE)

@@ -600,7 +600,7 @@ def test_a_version_needs_no_v(desk: Desk) -> None:
     ).out.replace("again", "mirrored")
     desk.init(version="2.98.5")
     desk.ok(*UPDATE)
-    back = desk.run("rollback", CHANNEL, "--to", "2.98.5", "--reason", "a test", "--output", "json", *SIGNED).json
+    back = desk.ok("rollback", CHANNEL, "--to", "2.98.5", "--reason", "x", "--yes", "--output", "json", *SIGNED).json
     assert back["to"]["version"] == "v2.98.5"
 
 

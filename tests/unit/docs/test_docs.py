@@ -135,3 +135,11 @@ def test_the_templates_of_credentials_are_those_of_the_program(tmp_path: Path) -
     found = DockerConfig(tmp_path / "config.json", {}, text=template).for_host("ghcr.io").push
     assert found is not None
     assert (found.username, found.password) == ("USER", "TOKEN")
+
+
+def test_make_docs_makes_the_man_pages_that_the_documents_name() -> None:
+    recipe = (ROOT / "Makefile").read_text()
+    pages = re.findall(r'\("([\w/]+)", project, .*, (\d)\)', (ROOT / "docs/conf.py").read_text())
+    assert "-b man docs build/man" in recipe
+    assert [number for _, number in pages] == ["1", "5"]
+    assert all((ROOT / f"docs/{page}.md").is_file() for page, _ in pages)
