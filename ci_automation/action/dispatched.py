@@ -130,8 +130,8 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
 
         def computed() -> Operation:
             operation, handover = _computed(goal, wanted, config, inputs, hub)
-            _require_shown(shown, handover, operation)
             _require_unused(goal, operation, approval)
+            _require_shown(shown, handover, operation)
             return operation
 
         operation = _carried_out(computed, replace(goal.intent, approval=approval), run)
@@ -202,9 +202,12 @@ def _computed(
     operation = OPERATIONS[inputs.operation](goal, wanted)
     ledger = goal.ports.ledger(goal.channel)
     named = ledger.named_holds(operation.before.digest) if ledger and operation.before else ()
+    ends = {it.digest for it in (operation.before, operation.after) if it}
     facts = {
         "facts": operation.facts,
         "holds": [str(name) for name, _ in named],
+        # A run that was interrupted leaves its approval in no record: a channel that came back needs a new one.
+        "moves": sorted(str(it.at) for end in ends for it in (ledger.records(end)[-1:] if ledger else ())),
         "inputs": [inputs.operation, inputs.artifact, inputs.to, inputs.reason],
     }
     plan = Digest.of(json.dumps(facts, sort_keys=True, default=str).encode())

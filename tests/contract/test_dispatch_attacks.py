@@ -13,6 +13,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.cli import run
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.publication.publish import move
+from ci_automation.records.writer import RecordWriter
 from tests.contract.operating import CONFIG, PAYLOAD, WORKFLOW, configure, dispatch, patched, push
 from tests.contract.scene import CHANNEL, FIRST, MINOR, PATCH
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tests.contract.scene import Scene
     from tests.fakes.runner import Ran
 
+INTERNAL = 1
 WRONG = 2
 REFUSED = 11
 VOID = 12
@@ -31,6 +33,10 @@ LIVE = (
     "promote: {from: production}}\n"
 )
 PEER = LIVE.replace("live", "peer")
+
+
+class KilledRun(Exception):
+    """The process ended here."""
 
 
 @pytest.fixture
@@ -430,3 +436,19 @@ def test_c3_the_last_job_run_again_does_not_make_a_lifted_hold_anew(scene: Scene
     assert dispatch(scene, "lift-hold").through().code == 0
     refused(asked.do(shown), VOID, "hold", scene, scene.tags)
     assert schedule(scene).outputs["target-version"] == PATCH
+
+
+def test_c3_the_last_job_of_an_interrupted_rollback_does_nothing_after_the_way_forward(
+    scene: Scene, asked: Dispatched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise KilledRun
+
+    shown = approved(asked)
+    with monkeypatch.context() as patched:
+        patched.setattr(RecordWriter, "attach", die)
+        assert asked.do(shown).code == INTERNAL
+    assert schedule(scene).outputs["changed"] == "false"  # it writes the record that the run owes, with no approval
+    assert dispatch(scene, "lift-hold").through().code == 0
+    assert schedule(scene).outputs["target-version"] == PATCH
+    refused(asked.do(shown), VOID, "plan was sha256:", scene, scene.tags)

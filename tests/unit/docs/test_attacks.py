@@ -70,6 +70,7 @@ ATTACKS = {
     "C3": (
         "test_c3_what_was_shown_a_week_ago_is_void",
         "test_c3_the_last_job_run_again_does_not_make_a_lifted_hold_anew",
+        "test_c3_the_last_job_of_an_interrupted_rollback_does_nothing_after_the_way_forward",
     ),
     "C4": ("test_c4_each_value_that_was_altered_or_lost_does_nothing",),
     "C5": ("test_c5_an_environment_without_reviewers_approves_nothing",),
