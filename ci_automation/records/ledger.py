@@ -96,18 +96,18 @@ class Ledger(Struct, frozen=True):
         Raises:
             ImmutableTagMoved: a tag hides a digest.
         """
-        found = self.all_moves()
+        found = {record.digest: record for record in self.all_moves()}.values()
         followed = {record.previous for record in found}
         return max(found, key=lambda record: (record.at, record.digest not in followed), default=None)
 
     def all_moves(self) -> tuple[Record, ...]:
-        """Return the newest record of this channel about each digest that an immutable tag names.
+        """Return the records of this channel about each digest that an immutable tag names, each digest's oldest first.
 
         Raises:
             ImmutableTagMoved: a tag hides a digest.
         """
         tags = (tag for tag in self.registry.tags(self.channel) if immutable_version(tag) is not None)
-        return tuple(record for tag in tags if (record := self._latest(tag)) is not None)
+        return tuple(record for tag in tags for record in self._tagged(tag))
 
     def last_content(self) -> RecordedContent | None:
         """Return the content from Git that the channel had last, by what any of its records says.
@@ -134,22 +134,21 @@ class Ledger(Struct, frozen=True):
             found = immutable_version(tag)
             if found is None or found < position.version or tag.endswith(position.digest.short):
                 continue
-            record = self._latest(tag)
-            if record is not None and _is_later(record, position, higher=found > position.version):
-                after.append(record)
+            records = self._tagged(tag)
+            if records and _is_later(records[-1], position, higher=found > position.version):
+                after.append(records[-1])
         if position.hold is not None:
             after = [record for record in after if record.at > position.hold.since]
         return max(after, key=lambda record: record.at, default=None)
 
-    def _latest(self, tag: str) -> Record | None:
-        """Return the newest record of this channel about what an immutable tag names; None if the tag is gone."""
+    def _tagged(self, tag: str) -> tuple[Record, ...]:
+        """Return the records of this channel about what an immutable tag names; none if the tag is gone."""
         at = self.channel.at_tag(tag)
         if (digest := self.registry.resolve(at)) is None:
-            return None
+            return ()
         if not tag.endswith(digest.short):
             raise ImmutableTagMoved(at, digest)
-        found = self.records(digest)
-        return found[-1] if found else None
+        return self.records(digest)
 
 
 def notes_in(said: Iterable[Said], kind: type[N]) -> tuple[N, ...]:

@@ -749,6 +749,22 @@ def test_a_rollback_to_older_rules_loosens_none(
     assert "with 0 of 1 approving reviews" in scene.run().summary
 
 
+def test_a_rollback_from_which_the_last_rules_are_hidden_names_no_content(scene: Scene) -> None:
+    before = first_content(scene)
+    configure(scene, "{via: pull-request, approvals: 1}")
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ada")
+    checkout(scene)
+    assert scene.run().outputs["pending-decision"] == "approval"
+    merge(scene, scene.fleet.pulls[-1].number)
+    assert scene.run().outputs["changed"] == "true"
+    forget(scene)
+    registry = LayoutRegistry(LayoutDirectory(Path("registry")))
+    at = Reference.parse(CHANNEL)
+    registry.put_manifest(at.at_tag("v9.9.9-000000000000"), registry.manifest(at))
+    assert run(["rollback", CHANNEL, "--to", before, "--yes", "--signing", "key", "--key", "cosign.key"]) == 0
+    assert (newest(scene).rolled_back, newest(scene).content) == (True, None)
+
+
 def test_each_artifact_judges_a_shared_folder_by_its_own_rules(scene: Scene) -> None:
     staging = CHANNEL.replace("production", "staging")
     signing = ("--releases", "../releases", "--signing", "key", "--key", "cosign.key")
@@ -937,16 +953,22 @@ def test_the_stricter_rules_judge_a_promotion_too_that_replaces_the_folder(scene
     assert "ada approved it and also started it" in ran.log
 
 
-def test_the_stricter_rules_judge_an_adoption_too(scene: Scene) -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["", "after one under the old rules"])
+def test_the_stricter_rules_judge_an_adoption_too(scene: Scene, *, again: bool) -> None:
+    def ruled(approval: str) -> None:
+        with_key = "verify: {publicKey: cosign.pub}, signing: {mode: key, key: cosign.key}"
+        scene.configure(approval=approval, more=f", overlay: {FOLDER}, {with_key}")
+        push(scene, (scene.runner.workspace / CONFIG).read_text())
+
     configure(scene, "{via: pull-request, approvals: 1}")
     first_content(scene)
     forget_signature(scene)
-    scene.configure(
-        approval="{via: pull-request}",
-        more=f", overlay: {FOLDER}, verify: {{publicKey: cosign.pub}}, signing: {{mode: key, key: cosign.key}}",
-    )
     (scene.runner.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
-    push(scene, (scene.runner.workspace / CONFIG).read_text())
+    if again:  # whose record names no content
+        ruled("{via: pull-request, approvals: 1}")
+        assert dispatch(scene, "adopt", artifact="production", by="ben").through().code == 0
+        forget_signature(scene)
+    ruled("{via: pull-request}")
     before = dict(scene.tags)
     ran = dispatch(scene, "adopt", artifact="production").through()
     assert (ran.code, scene.tags) == (11, before)

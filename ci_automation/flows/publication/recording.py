@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -173,11 +172,14 @@ def sign_rollback(shown: Rollback, options: Digest, writer: RecordWriter, ports:
     return writer.sign(made)
 
 
-def _back_again(content: RecordedContent, shown: Rollback, ledger: Ledger, now: datetime) -> RecordedContent:
-    """Return the content of a digest that is back: no merge before it counts again, and the last rules do."""
-    left = [record.content for record in ledger.records(shown.base) if record.content]
-    last = left[-1] if left else None
-    if last is None:
-        with suppress(ImmutableTagMoved):  # which stops no rollback
-            last = ledger.last_content()
+def _back_again(content: RecordedContent, shown: Rollback, ledger: Ledger, now: datetime) -> RecordedContent | None:
+    """Return the content of a digest that is back: no merge before it counts again, and the last rules do.
+
+    Where somebody hides the last rules, which stops no rollback, there is none: other content is asked for by digest.
+    """
+    left = ledger.records(shown.base)
+    try:
+        last = (left[-1].content if left else None) or ledger.last_content()
+    except ImmutableTagMoved:
+        return None
     return replace(content, at=max(now, content.at), rules=content.rules.after(last.rules) if last else content.rules)
