@@ -27,6 +27,7 @@ from ci_automation.report.findings import ACKNOWLEDGED, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.hazard import Hazard
     from ci_automation.impact.rights import FolderRights
+    from ci_automation.policy.decision import Verdict
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.notes import Record
 
 _SHOWN = 5
 _MAX_ORIGIN = 500
@@ -61,6 +64,15 @@ class FirstRefused(PolicyRefused):
         self.hint = f"Nothing was published. What to do: {'; or '.join((*remedies, known))}."
 
 
+class StillHeld(PolicyRefused):
+    """A channel that was deleted, and that a rollback had moved back from what it shall begin with now."""
+
+    hint = "Begin with the version that the channel had last, lift the hold with `rollback --lift`, and `update` it."
+
+    def __init__(self, channel: Reference, verdict: Verdict) -> None:
+        super().__init__(f"{channel} was deleted, and its hold counts: {verdict.reason}")
+
+
 def _at(hazard: Hazard) -> str:
     return f" (at {', '.join(map(str, hazard.places[:_SHOWN]))})" if hazard.places else ""
 
@@ -82,12 +94,16 @@ class Initialised(Struct, frozen=True):
 
 
 class FirstArtifact(Struct, frozen=True):
-    """A first artifact that was rendered and judged, and not published yet; `findings` are empty if it is there."""
+    """A first artifact that was rendered and judged, and not published yet; `findings` are empty if it is there.
+
+    `last` is when the channel came to what it had before somebody deleted it, if it had anything.
+    """
 
     publication: Publication
     options: Options
     path: str
     findings: Findings
+    last: datetime | None = None
 
     @property
     def is_there(self) -> bool:
@@ -121,6 +137,7 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
         UnprovenRendering: nothing proves the rendering, and that is not accepted.
         ImageMissing: an image is to be pinned, and is not there.
         FirstRefused: it would break clusters, or policy refuses it.
+        StillHeld: a rollback moved the channel back from it, before somebody deleted the channel.
     """
     require_signer(ports, intent)
     options = Options().with_flags(intent.flags)
@@ -133,6 +150,10 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
     present = ports.registry.resolve(channel)
     if present not in {None, composed.digest}:
         raise ChannelExists(channel, present)
+    last, holds = (None, ()) if present else _had(channel, ports)
+    offered = Offered(version if last and version != last.version else None, None, composed.digest)
+    if (verdict := hold_verdict(holds, offered, intent.now)).decision is not Decision.AUTO:
+        raise StillHeld(channel, verdict)
     findings = Findings() if present else first_findings(composed.recipe, ports, intent)
     taken = findings.taken()
     if refused := [it for it in findings.ranked_hazards() if taken.hazard(it) == Decision.REFUSED]:
@@ -140,7 +161,19 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
     publication = Publication(
         channel, None, version, composed, made.release, made.rendering.proof, recovered=present is not None
     )
-    return FirstArtifact(publication, options, path, findings)
+    publication = replace(publication, holds=still_on(holds, version, intent.now))
+    return FirstArtifact(publication, options, path, findings, last.at if last else None)
+
+
+def _had(channel: Reference, ports: Ports) -> tuple[Record | None, tuple[Hold, ...]]:
+    """Return what a channel had last by its records, and the holds on that: whoever deletes a tag ends no hold.
+
+    Raises:
+        ImmutableTagMoved: a tag hides a digest.
+    """
+    ledger = ports.ledger(channel)
+    last = ledger.newest() if ledger else None
+    return last, ledger.holds(last.digest) if ledger and last else ()
 
 
 def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> Initialised:
@@ -154,7 +187,7 @@ def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> Initial
     if first.is_there:
         signed = _finish(publication, ports, intent)
     else:
-        publish(publication, ports, intent)
+        publish(publication, ports.later_than(first.last), intent)
     digest, published, rights = publication.composed.digest, not first.is_there, first.findings.rights
     return Initialised(publication.version, digest, first.options, first.path, published, signed, first.hazards, rights)
 
@@ -211,14 +244,17 @@ def push_manifests(channel: Reference, files: Tree, source: str, revision: str, 
         if (ledger := ports.ledger(channel)) and not ledger.records(present):  # an attacker may have moved it there
             _require_now(channel, composed.digest, (), intent)
         return Pushed(present, published=False, signed=_finish(publication, ports, intent))
-    holds: tuple[Hold, ...] = ()
-    if present is not None:
+    if present is None:
+        had, holds = _had(channel, ports)
+        last, base = had.at if had else None, None
+    else:
         observed = observe(channel, ports)
         if observed.version != PUSHED:
             raise HoldsFlux(channel)
         placed = in_place(observed, PUSHED, ports, intent)
-        holds, ports = placed.holds, ports.later_than(placed.last)
-        publication = replace(publication, base=observed.digest, holds=still_on(holds, PUSHED, intent.now))
+        last, holds, base = placed.last, placed.holds, placed.digest
+    ports = ports.later_than(last)
+    publication = replace(publication, base=base, holds=still_on(holds, PUSHED, intent.now))
     _require_now(channel, composed.digest, holds, intent)
     publish(replace(publication, recovered=False), ports, intent)
     return Pushed(composed.digest, published=True, signed=ports.signer is not None)

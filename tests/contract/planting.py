@@ -35,6 +35,11 @@ def forget_records(world: World, digest: Digest) -> None:
         del repository.manifests[referrer.digest]
 
 
+def delete_channel(world: World) -> None:
+    """Let the channel's tag vanish."""
+    del world.registry.repositories[str(CHANNEL.repository)].tags[str(CHANNEL.tag)]
+
+
 def at(world: World) -> Digest:
     digest = world.registry.resolve(CHANNEL)
     assert digest is not None

@@ -28,7 +28,7 @@ from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import Unsigned, verify
 from tests.contract.interference import Killed, interfere
-from tests.contract.planting import forget_signature
+from tests.contract.planting import delete_channel, forget_signature
 from tests.fakes.world import CHANNEL, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
@@ -136,11 +136,14 @@ def test_a_paused_channel_gets_nothing(world: World) -> None:
     assert records(world, two) == ()
 
 
-def test_what_was_rolled_back_is_not_pushed_again(world: World) -> None:
+@pytest.mark.parametrize("deleted", [False, True], ids=["", "though somebody deleted the channel"])
+def test_what_was_rolled_back_is_not_pushed_again(world: World, *, deleted: bool) -> None:
     first = observe(CHANNEL, world.ports()).digest
     pushed(world, "two")
     roll_back(propose_rollback(CHANNEL, Wish(str(first)), world.ports(), intent()), world.ports(), intent())
     assert world.channel_digest() == str(first)
+    if deleted:
+        delete_channel(world)
     with pytest.raises(PushRefused, match="was rolled back"):
         pushed(world, "two")
     assert pushed(world, "three").published

@@ -14,7 +14,7 @@ from ci_automation.cli import run
 from ci_automation.errors import Conflict
 from ci_automation.flows.apply import StepRefused, apply
 from ci_automation.flows.approved import ApprovalUsed, apply_granted
-from ci_automation.flows.init import init
+from ci_automation.flows.init import StillHeld, init
 from ci_automation.flows.lift import lift
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.plan import make_plan
@@ -43,7 +43,7 @@ from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
 from tests.contract.interference import Killed, interfere, names
-from tests.contract.planting import at, forget_records, forget_signature, made, plant
+from tests.contract.planting import at, delete_channel, forget_records, forget_signature, made, plant
 from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, version_of
 from tests.fakes.world import (
     CHANNEL,
@@ -412,6 +412,20 @@ class TestAfterwards:
         moved = next(n for n, it in enumerate(world.registry.requests) if it == ("put_manifest", str(CHANNEL)))
         assert asked.index("put_referrer") < moved
         assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
+
+    def test_a_channel_that_was_deleted_does_not_begin_again_with_what_is_held(self, world: World) -> None:
+        back(world)
+        past = at(world)
+        delete_channel(world)
+        for wish in (intent(overlay=OVERLAY), intent()):
+            with pytest.raises(StillHeld, match="was rolled back"):
+                init(CHANNEL, MINOR, world.ports(), wish)
+        slow = replace(world.ports(), clock=lambda: NOW - timedelta(days=900))
+        assert init(CHANNEL, PATCH, slow, intent(overlay=OVERLAY)).digest == past
+        assert held(world) == [MINOR]
+        lift(CHANNEL, "", world.ports(), intent())
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        assert version_of(world) == MINOR
 
     def test_the_refused_digest_of_the_same_version_waits_too(self) -> None:
         world = World()
