@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.errors import Conflict
 from ci_automation.flows.mirror import newest_of_minors
 from ci_automation.flows.publication.copy import ImageCopy, Sent, copy_image
 from ci_automation.flows.rendering.upstream import fetch
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
     from ci_automation.registry.port import Registry
 
 _OF_COSIGN = "sha256-"  # what tags of signatures begin with
+
+
+class AmbiguousImage(Conflict):
+    """A directory has images of two repositories that would get the same name."""
+
+    hint = "Find out who put them there, and delete the one that is not Flux's from the directory's index.json."
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(f"{one} and {other} have the same name without their registries")
 
 
 class ImageMirror(Struct, frozen=True):
@@ -60,6 +70,7 @@ def mirror_images(way: ImageMirror, ports: Ports, versions: Iterable[Version] = 
         NotFound: an image is not there, or not whole.
         VerificationFailed: an image, or a release, is not signed by those who are trusted.
         OtherImage: the target has another image under the tag.
+        AmbiguousImage: two images of a directory would get one name.
     """
     known: dict[Digest, Reference] = {}
     return tuple(_mirrored(way, taken, ports, known) for taken in _wanted(way, ports, sorted(set(versions))))
@@ -73,7 +84,9 @@ def _mirrored(way: ImageMirror, taken: Reference, ports: Ports, known: dict[Dige
         raise NotFound(str(taken))
     vouched = str(verify(way.source, taken, digest, ports.trusted).by) if ports.trusted else None
     new = copy_image(
-        ImageCopy(way.source, taken, way.target, put, known, sent, lambda it: ports.say(f"copying {name}: {it}")),
+        ImageCopy(
+            way.source, taken, way.target, put, known, sent, lambda it: ports.say(f"copying {name}: {it}"), set()
+        ),
         digest,
     )
     return MirroredImage(put, digest, new, vouched, sent)
@@ -90,9 +103,13 @@ def _wanted(way: ImageMirror, ports: Ports, versions: list[Version]) -> list[Ref
     there = [tag for tag in way.source.tags(way.taken) if "/" in tag and not _short(tag).startswith(_OF_COSIGN)]
     if not there:
         raise NotFound(f"an image with its whole name in {home}")
+    known: dict[str, str] = {}
+    if versions or isinstance(way.put.repository, OciRepository):  # which have no whole names
+        for tag in there:
+            if (other := known.setdefault(_short(tag), tag)) != tag:
+                raise AmbiguousImage(other, tag)
     if not versions:
         return [way.taken.at_tag(tag) for tag in there]
-    known = {_short(tag): tag for tag in there}
     return [way.taken.at_tag(known.get(image, image)) for image in _named(ports, versions)]
 
 

@@ -14,7 +14,8 @@ import pytest
 from filelock import FileLock
 from msgspec.structs import replace
 
-from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor, Manifest
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, OCI_MANIFEST, Descriptor, Manifest
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.errors import Error, ReleaseSourceError
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.index import Index
     from ci_automation.flows.mirror import Mirrored
     from ci_automation.flux.advisories import Advisory
@@ -628,6 +628,23 @@ class TestCopying:
         odd.referrers = referrers  # type: ignore[method-assign]
         copy(odd, MANIFESTS, target, self.TO, digest)
         assert len(target.referrers(self.TO, digest)) == 1
+
+    def test_what_is_about_something_else_is_not_taken_along(self, local: LocalSigstore) -> None:
+        class Lying(InMemoryRegistry):
+            def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
+                """Return what refers to anything."""
+                return (*super().referrers(reference, digest), *super().referrers(reference, present))
+
+        target, config = InMemoryRegistry(), Descriptor.of(FLUX_CONFIG, CONFIG_BLOB)
+        present = Digest.of(b"what another channel of the target has")
+        source = Lying()
+        digest = self.made(source, local, [])
+        source.put_blob(MANIFESTS, CONFIG_BLOB)
+        subject = Descriptor(OCI_MANIFEST, present, 7)
+        planted = Manifest.build(config, (config,), artifact_type="application/x-hides", subject=subject)
+        source.put_referrer(MANIFESTS, planted)
+        copy(source, MANIFESTS, target, self.TO, digest)
+        assert target.referrers(self.TO, present) == ()
 
     def test_there_is_an_end_to_referrers(self, local: LocalSigstore) -> None:
         source, target = InMemoryRegistry(), InMemoryRegistry()

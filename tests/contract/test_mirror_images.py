@@ -13,7 +13,7 @@ from ci_automation.artifact.index import parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
-from ci_automation.flows.mirror_images import ImageMirror, mirror_images
+from ci_automation.flows.mirror_images import AmbiguousImage, ImageMirror, mirror_images
 from ci_automation.flows.ports import Ports
 from ci_automation.flows.publication.copy import ImageTooLarge, OtherImage
 from ci_automation.flux.sources.directory import DirectorySource
@@ -200,15 +200,20 @@ def test_what_is_missing_or_damaged_at_the_source_gets_no_tag(upstream: InMemory
         mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases)
 
 
-@pytest.mark.parametrize("kind", ["many", "deep", "large"])
+@pytest.mark.parametrize("kind", ["many", "deep", "large", "many in many"])
 def test_there_is_an_end_to_an_image(upstream: InMemoryRegistry, releases: Path, kind: str) -> None:
     at, edge = reference(UPSTREAM, IMAGES[0]), InMemoryRegistry()
     listed: Manifest | Index = image(upstream, at, b"one")
+    if kind == "many in many":
+        indexes = [index_of(*(image(upstream, at, b"%d.%d" % (one, two)) for two in range(8))) for one in range(8)]
+        for each in (*indexes, listed := index_of(*indexes)):
+            upstream.put_manifest(at.at_digest(each.digest), each)
+        upstream.put_manifest(at, listed)
     if kind == "large":
         layer = replace(listed.parts[1], size=9 << 30)
         listed = Manifest.build(listed.parts[0], (layer,))
         upstream.put_manifest(at, listed)
-    for _ in range({"deep": 3, "many": 1, "large": 0}[kind]):
+    for _ in range({"deep": 3, "many": 1}.get(kind, 0)):
         listed = index_of(*([listed] * (1 if kind == "deep" else 65)))
         upstream.put_manifest(at, listed)
     with pytest.raises(ImageTooLarge):
@@ -248,6 +253,19 @@ class TestFolder:
         mirrored(folder, releases)
         assert path.read_bytes() == BASE
         assert len(mirrored(self.from_here(folder), releases)) == len(IMAGES)
+
+    @pytest.mark.parametrize("versions", [(), ("v2.9.4",)], ids=["all that it has", "a version"])
+    @pytest.mark.parametrize("host", ["aaa.example/x", "zzz.example/x"])
+    def test_another_image_of_the_same_name_in_it_is_not_taken_for_it(
+        self, folder: ImageMirror, releases: Path, host: str, versions: tuple[str, ...]
+    ) -> None:
+        planted = folder.put.at_tag(f"{host}/{IMAGES[0]}")
+        folder.target.put_manifest(planted, image(folder.target, planted, b"planted"))  # type: ignore[arg-type]
+        way = self.from_here(folder)
+        with pytest.raises(AmbiguousImage, match="have the same name"):
+            mirrored(way, releases, *versions)
+        assert isinstance(way.target, InMemoryRegistry)
+        assert content(way.target, EDGE) == {}
 
     def test_a_copy_of_it_has_the_same_names(self, folder: ImageMirror, releases: Path, tmp_path: Path) -> None:
         at = Reference.parse(f"layout:{tmp_path / 'copy'}")

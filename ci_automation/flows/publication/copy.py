@@ -30,7 +30,7 @@ _BESIDE = ("sig", "att", "sbom")  # what cosign's tags end with (`pkg/oci/remote
 _ATTEMPTS = 3
 _AT_ONCE = 4  # blobs
 _SMALL = 1 << 20  # bytes, which fit into memory
-_MAX_IMAGES, _DEPTH = 64, 2  # of an index, which may list others
+_MAX_IMAGES, _DEPTH = 64, 2  # manifests of an image, indexes among them, which may list others
 _MAX_IMAGE_BYTES = 8 << 30
 
 
@@ -119,17 +119,20 @@ class _Copy(Struct, frozen=True):
     def referrers(self, digest: Digest) -> Iterator[Manifest]:
         """Yield the image manifests among the referrers, in an order that is always the same.
 
-        What is listed, and not there or empty, nobody can read at the source either.
+        What is listed, and not there or empty, nobody can read at the source either. What is about another digest is
+        left out: a writer of the source could else attach what hides a signature to anything in the target.
 
         Raises:
             TooManyReferrers: no registry in its right mind has so many.
         """
-        found = [each for each in self.source.referrers(self.taken, digest) if each.media_type == OCI_MANIFEST]
-        if len(found) > _MAX_REFERRERS:
-            raise TooManyReferrers(self.taken.at_digest(digest), len(found))
-        for each in sorted(found, key=lambda each: each.digest):
+        listed = [each for each in self.source.referrers(self.taken, digest) if each.media_type == OCI_MANIFEST]
+        if len(listed) > _MAX_REFERRERS:
+            raise TooManyReferrers(self.taken.at_digest(digest), len(listed))
+        for each in sorted(listed, key=lambda each: each.digest):
             with suppress(NotFound, NoLayers):
-                yield self.source.manifest(self.taken.at_digest(each.digest))
+                found = self.source.manifest(self.taken.at_digest(each.digest))
+                if found.subject is not None and found.subject.digest == digest:
+                    yield found
 
 
 class Sent(Struct):
@@ -152,6 +155,7 @@ class ImageCopy(_Copy, frozen=True):
     known: dict[Digest, Reference]
     sent: Sent
     say: Callable[[str], None]
+    seen: set[Digest]  # manifests and indexes of the image
 
     def image(self, digest: Digest, depth: int = 0) -> Manifest | Index:
         """Have an image in the target under its digest, after all that it needs, and with all that speaks for it.
@@ -159,11 +163,14 @@ class ImageCopy(_Copy, frozen=True):
         A manifest that a registry has is whole, because it came last. A directory may be damaged, and is looked at.
         """
         content, at = self.source.stored(self.taken.at_digest(digest)), self.put.at_digest(digest)
+        self.seen.add(digest)
         if isinstance(content, Index):
-            if depth == _DEPTH or len(content.manifests) > _MAX_IMAGES:
+            found = self.seen.union(each.digest for each in content.manifests)
+            if depth == _DEPTH or max(len(content.manifests), len(found)) > _MAX_IMAGES:
                 raise ImageTooLarge(self.taken.at_digest(digest))
             for each in content.manifests:
-                self.image(each.digest, depth + 1)
+                if each.digest not in self.seen:
+                    self.image(each.digest, depth + 1)
         there = self.target.resolve(at) is not None and not isinstance(self.put.repository, LayoutDirectory)
         if not isinstance(content, Index):
             if not there:
