@@ -40,6 +40,15 @@ class Unanswered(UsageError):
         super().__init__(f"--{option} is missing")
 
 
+class NotOwnFile(UsageError):
+    """A link, or something else that is no folder or file of the clone, is where `setup` would write."""
+
+    hint = "Nothing was written. Remove it, or make it a plain folder or file of the repository."
+
+    def __init__(self, path: str, found: str) -> None:
+        super().__init__(f"{path} cannot be written: {found} is a link, or is not what it has to be")
+
+
 @click.command("setup", cls=HeadedCommand)
 @click.argument("artifact", required=False)
 @click.option("--action", metavar="OWNER/NAME", help="the repository with this action; with @COMMIT, at that commit")
@@ -65,6 +74,8 @@ def command(*, yes: bool, **told: str | None) -> None:
     newest = newest_known()
     files = _overlay(top, answers)
     files |= setup_files(answers, _template, newest, sync_path(_in_artifact(top, answers, files), _COMPONENTS))
+    for path in files:
+        _require_own(top, path)
     for path, text in files.items():
         _write(top / path, path, text, yes=yes)
     left = left_to_do(answers, there=_is_there(answers.channel), newest=str(newest), bootstrapped=bootstrapped)
@@ -160,6 +171,18 @@ def _template(name: str) -> str:
         if (path := folder / name).is_file():
             return path.read_text(encoding="utf-8")
     raise FileNotFoundError(name)
+
+
+def _require_own(top: Path, path: str) -> None:
+    """Check that a file can be written where it is to be: a link in a clone leads wherever its author likes.
+
+    Raises:
+        NotOwnFile: something else is there, or on the way.
+    """
+    *folders, file = ((top / path), *(top / path).parents)[: len(PurePosixPath(path).parts)][::-1]
+    for place, is_fit in (*((folder, Path.is_dir) for folder in folders), (file, Path.is_file)):
+        if place.is_symlink() or (place.exists() and not is_fit(place)):
+            raise NotOwnFile(path, place.relative_to(top).as_posix())
 
 
 def _write(place: Path, path: str, text: str, *, yes: bool) -> None:

@@ -40,6 +40,12 @@ _NAMES = (  # in the shipped workflows, for which a team has its own
     "paths: [",
 )
 _NAMED = re.compile("|".join(map(re.escape, _NAMES)))
+# What goes into workflows as it is: a name that YAML, a pattern or an expression of GitHub would read as more is none.
+_PLAIN = {
+    "repository": re.compile(r"[A-Za-z0-9][\w-]*/(?!\.\.?$)[\w.-]+", re.ASCII),
+    "branch": re.compile(r"(?!refs/)\w[\w./+@-]*", re.ASCII),
+    "overlay": re.compile(r"[\w.][\w./+@-]*", re.ASCII),
+}
 
 
 _KUSTOMIZATION = """\
@@ -103,6 +109,10 @@ def setup_files(answers: Answers, template: Callable[[str], str], version: Versi
         raise UnfitAnswer(
             f"{answers.action!r} is not OWNER/ci-automation, with or without the @ and 40 digits of a commit"
         )
+    named = {"repository": answers.place.repository, "branch": answers.place.branch, "overlay": answers.overlay}
+    for what, name in named.items():
+        if name is not None and not _PLAIN[what].fullmatch(name):
+            raise UnfitAnswer(f"the {what} {name!r} has characters that a workflow cannot have as they are")
     shipped = (
         {"flux.yaml": "flux-by-dispatch.yaml"} if answers.by_run and answers.keyless else {"flux.yaml": "flux.yaml"}
     )

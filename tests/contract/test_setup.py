@@ -121,6 +121,15 @@ def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(
         ((CHANNEL, "--action", "x"), "unfit-answer"),
         (("layout:a:b", *ACTION), "unfit-answer"),
         ((CHANNEL, *ACTION, "--overlay", ".github"), "unfit-overlay-folder"),
+        *(
+            ((CHANNEL, *ACTION, f"--{option}={value}"), "unfit-answer")
+            for option, values in {
+                "repository": ["acme/..", "acme", "a/b/c", "${{x}}/y", "acme/fleet, x", "acme/fleet'"],
+                "branch": ["refs/heads/main", "main,x", "a'||'1", "x]", "a\nb", 'x"y', "a$b", "${{a}}"],
+                "overlay": ["a, b", "a]", "a/**", "a'b", "a: b", "${{a}}", "-x"],
+            }.items()
+            for value in values
+        ),
     ],
 )
 def test_what_cannot_be_used_writes_nothing(
@@ -130,6 +139,45 @@ def test_what_cannot_be_used_writes_nothing(
     assert run(["setup", *arguments]) == 2
     assert f"code {code}" in capsys.readouterr().err
     assert files(clone) == before
+
+
+@pytest.mark.parametrize("name", ["a'||'1", "main,x", "a$b"])
+def test_a_remote_whose_default_branch_has_a_hostile_name_writes_nothing(clone: Path, name: str) -> None:
+    head = ("symbolic-ref", "refs/remotes/origin/HEAD", f"refs/remotes/origin/{name}")
+    subprocess.run(["git", "-C", str(clone), *head], check=True)
+    assert run(["setup", CHANNEL, *ACTION]) == 2
+    assert files(clone) == {}
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["", "to nothing"])
+@pytest.mark.parametrize(
+    "link",
+    [
+        ".github",
+        ".github/workflows",
+        ".github/workflows/flux.yaml",
+        "clusters",
+        "clusters/stable",
+        "flux-manifests-stable.yaml",
+    ],
+)
+def test_a_link_in_the_clone_leads_no_file_out_of_it(
+    clone: Path, tmp_path_factory: pytest.TempPathFactory, link: str, *, there: bool
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "is.yaml").write_text("x: y\n")
+    target = outside / "is.yaml" if link.endswith(".yaml") else outside
+    (clone / link).parent.mkdir(parents=True, exist_ok=True)
+    (clone / link).symlink_to(target if there else outside / "absent")
+    assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 2
+    assert {it.name: it.read_text() for it in outside.rglob("*")} == {"is.yaml": "x: y\n"}
+    assert not [it for it in clone.rglob("*.yaml") if not it.is_symlink() and outside not in it.resolve().parents]
+
+
+def test_a_file_where_a_folder_has_to_be_is_told(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (clone / ".github").write_text("")
+    assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 2
+    assert "code not-own-file" in capsys.readouterr().err
 
 
 def test_without_a_remote_the_repository_is_asked_for(
