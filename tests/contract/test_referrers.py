@@ -346,7 +346,14 @@ class TestRequests:
     ) -> None:
         counter.registry = LoopbackRegistry()
         ready(registry, at, server)
-        counter.before = lambda seen: Reply(201, headers=header) if OURS.digest.hex in seen.path else None
+
+        def take(seen: Seen) -> Reply | None:
+            if OURS.digest.hex not in seen.path:
+                return None
+            counter.registry(seen)
+            return Reply(201, headers=header)
+
+        counter.before = take
         registry.put_referrer(at, OURS)
         assert asked(server) == [STORE, READ, WRITE, READ]
 
@@ -506,8 +513,9 @@ class TestFallback:
 
 
 def put_tag(counter: Counter, raw: bytes) -> None:
-    """Be another writer."""
+    """Be another writer, whose referrer is there too."""
     repository = counter.registry.repositories["acme/flux"]
+    repository.manifests[THEIRS.digest] = b"{}"
     repository.manifests[Digest.of(raw)] = raw
     repository.tags[TAG.name] = Digest.of(raw)
 
