@@ -189,7 +189,7 @@ MERGES = {
     "another base, in the file": Refusal(another_base_in_the_file, 11, "the file was edited"),
     "another target": Refusal(another_target, 11, "the file was edited"),
     "another rendering": Refusal(another_rendering, 12, "which renders as sha256:"),
-    "an edited plan": Refusal(an_edited_plan, 12, "which renders as sha256:"),
+    "an edited plan": Refusal(an_edited_plan, 11, "had a description of other digests"),
     "an edited version": Refusal(an_edited_version, 12, "which renders as sha256:"),
     "an unmerged branch": Refusal(an_unmerged_branch, 0, ""),
     "a push without a merge": Refusal(a_push_without_a_merge, 11, "the file was edited"),
