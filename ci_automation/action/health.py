@@ -50,7 +50,7 @@ def diagnose(inputs: Inputs, run: ActionRun) -> int:
     """Look for what keeps runs from their work, and fail if something is wrong."""
     from ci_automation.cli.doctor import code_of_wrong, examined, examined_repository, lines_of
     from ci_automation.config.workflows import GitHubPlace
-    from ci_automation.flows.doctor import Health, examine_clock
+    from ci_automation.flows.doctor import Health
     from ci_automation.report.markdown import code, markdown_table
 
     hub = Hub.of(inputs, run)
@@ -58,8 +58,7 @@ def diagnose(inputs: Inputs, run: ActionRun) -> int:
     config = configuration(inputs.given)
     findings = examined(goals(inputs, run), config, place, run.job.workspace or Path(), inputs.given.config)
     client = hub.client(contents="read", actions="read")
-    findings += examined_repository(client, place, config, inputs.workflow or "flux.yaml", now())
-    findings.append(examine_clock(now() - hub.clock()))
+    findings += examined_repository(client, place, config, inputs.workflow or "flux.yaml", lambda: now() - hub.clock())
     run.say("\n".join(lines_of(findings)))
     for it in findings:
         if it.health is Health.WRONG:

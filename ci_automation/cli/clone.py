@@ -26,7 +26,8 @@ def place_of_clone(top: Path, repository: str | None = None, branch: str | None 
     if not (named := repository or (found[2] if found else "")):
         return None
     head = git(top, "symbolic-ref", "--short", "refs/remotes/origin/HEAD").removeprefix("origin/")
-    return GitHubPlace(named, branch or head or "main", server)
+    current = git(top, "symbolic-ref", "--short", "HEAD")
+    return GitHubPlace(named, branch or head or current or "main", server)
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -14,10 +14,10 @@ from msgspec import to_builtins
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.clone import place_of_clone, top_of
 from ci_automation.cli.config import checked_workflows
-from ci_automation.cli.output import print_json, print_text
+from ci_automation.cli.output import print_aside, print_json, print_text
 from ci_automation.cli.parameters import COMMON, SIGNING, takes
 from ci_automation.cli.places import github, kustomize
-from ci_automation.cli.wiring import targets
+from ci_automation.cli.wiring import NothingNamed, targets
 from ci_automation.config.model import ApprovalVia
 from ci_automation.errors import Error
 from ci_automation.flows.doctor import (
@@ -25,7 +25,6 @@ from ci_automation.flows.doctor import (
     Health,
     SettingsNeeded,
     diagnosed,
-    examine_clock,
     examine_github,
     examine_kustomize,
     examine_registry,
@@ -34,7 +33,7 @@ from ci_automation.flows.doctor import (
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
@@ -65,18 +64,25 @@ def command(artifact: str | None, *, workflow: str, given: Arguments) -> int:
 
     top, config = top_of(Path.cwd()), configuration(given)
     place = place_of_clone(top, os.environ.get("GITHUB_REPOSITORY"))
-    findings = examined(targets(artifact, given), config, place, top, given.config)
+    findings = examined(_goals(artifact, given), config, place, top, given.config)
     if place:
         spent = Spent()
-        findings += examined_repository(
-            github(_api_of(place), given, spent), place, config, workflow, datetime.now(UTC)
-        )
-        findings.append(examine_clock(spent.ahead))
+        client = github(_api_of(place), given, spent)
+        findings += examined_repository(client, place, config, workflow, lambda: spent.ahead)
     if given.output == "json":
         print_json({"healthy": not code_of_wrong(findings), "findings": to_builtins(findings)})
     else:
         print_text("\n".join(lines_of(findings)))
     return code_of_wrong(findings)
+
+
+def _goals(artifact: str | None, given: Arguments) -> tuple[Target, ...]:
+    """Return the artifacts to look at; without any, the rest is looked at all the same."""
+    try:
+        return targets(artifact, given)
+    except NothingNamed as error:
+        print_aside(f"{error}: name one, or let `setup` write a configuration")
+        return ()
 
 
 def lines_of(findings: Sequence[Diagnosis]) -> Iterator[str]:
@@ -128,7 +134,7 @@ def _of_workflows(config: Config | None, place: GitHubPlace | None, folder: Path
 
 
 def examined_repository(
-    client: GitHub, place: GitHubPlace, config: Config | None, workflow: str, now: datetime
+    client: GitHub, place: GitHubPlace, config: Config | None, workflow: str, ahead: Callable[[], timedelta]
 ) -> Iterator[Diagnosis]:
     """Yield what GitHub shows of a fleet repository whose `workflow` runs on schedule."""
     from ci_automation.github.runs import Runs
@@ -141,10 +147,10 @@ def examined_repository(
         environment=next((it.approval.environment for it in artifacts), "flux-manifests"),
         workflow=workflow,
         package=str(ghcr[0]).removeprefix("oci://") if ghcr else "",
-        now=now,
+        now=datetime.now(UTC),
         max_age=timedelta(days=1),
     )
-    yield from examine_github(client, Runs(client, place.repository), place, needed)
+    yield from examine_github(client, Runs(client, place.repository), place, needed, ahead)
 
 
 def _api_of(place: GitHubPlace) -> str:

@@ -15,10 +15,11 @@ from ci_automation.cli.clone import git, place_of_clone, top_of
 from ci_automation.cli.output import confirmed, print_aside, print_text
 from ci_automation.cli.parameters import HeadedCommand
 from ci_automation.cli.places import registry
-from ci_automation.config.model import ApprovalVia, SigningMode
+from ci_automation.config.load import parse_config
+from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.flows.files import write_file
-from ci_automation.flows.setup import Answers, first_files, left_to_do, setup_files
+from ci_automation.flows.setup import CONFIGURATION, Answers, first_files, left_to_do, setup_files
 from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import newest_known
@@ -55,6 +56,7 @@ class NotOwnFile(UsageError):
 @click.option("--signing", type=click.Choice(["keyless", "key"]), help="how runs sign; default: keyless")
 @click.option("--approval", type=click.Choice(["pull-request", "workflow-dispatch"]), help="how runs ask for approvals")
 @click.option("--overlay", metavar="DIR", help="the folder of the repository with your own files; - for none")
+@click.option("--name", help="the artifact's name in the configuration; default: the channel's tag")
 @click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")
 @click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
 @click.option("--yes", is_flag=True, help="take the defaults, and change files that are there without asking")
@@ -62,8 +64,8 @@ def command(*, yes: bool, **told: str | None) -> None:
     """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
 
     It asks at most five questions, and reads what is there: the remote of the clone, a folder that `flux bootstrap`
-    made, the channel. It shows a diff before it changes a file, and lists what is left to click, with addresses. It
-    writes files alone, and nothing to GitHub or the registry.
+    made, the channel, the configuration, which gets the artifact if it lacks it. It shows a diff before it changes a
+    file, and lists what is left to click, with addresses. It writes files alone, and nothing to GitHub or the registry.
 
     \b
     flux-manifests setup oci://ghcr.io/acme/flux-manifests:production --action acme/ci-automation
@@ -73,7 +75,8 @@ def command(*, yes: bool, **told: str | None) -> None:
     answers = _answered(_Questions(told, asks=sys.stdin.isatty() and not yes), top, bootstrapped)
     newest = newest_known()
     files = _overlay(top, answers)
-    files |= setup_files(answers, _template, newest, sync_path(_in_artifact(top, answers, files), _COMPONENTS))
+    applied = sync_path(_in_artifact(top, answers, files), _COMPONENTS)
+    files |= setup_files(answers, _template, newest, applied, _existing(top))
     for path in files:
         _require_own(top, path)
     for path, text in files.items():
@@ -116,11 +119,10 @@ def _answered(ask: _Questions, top: Path, bootstrapped: str | None) -> Answers:
     channel = Reference.parse(
         ask.answer("artifact", "Which channel?", f"oci://ghcr.io/{owner}/flux-manifests:production")
     )
-    name = channel.tag or "production"
+    name, there = _named(channel, _existing(top), ask.told["name"])
     folder = f"clusters/{name}/flux-system"
-    folder = ask.answer(
-        "overlay", "Folder with your own files (- for none)?", f"flux/{name}" if folder == bootstrapped else folder
-    )
+    folder = there.overlay or "-" if there else f"flux/{name}" if folder == bootstrapped else folder
+    folder = ask.answer("overlay", "Folder with your own files (- for none)?", folder)
     return Answers(
         channel=channel,
         name=name,
@@ -130,6 +132,22 @@ def _answered(ask: _Questions, top: Path, bootstrapped: str | None) -> Answers:
         approval=ApprovalVia(ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", "pull-request")),
         overlay=None if folder == "-" else folder,
     )
+
+
+def _existing(top: Path) -> str | None:
+    path = top / CONFIGURATION
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+
+def _named(channel: Reference, existing: str | None, told: str | None) -> tuple[str, ArtifactConfig | None]:
+    """Return the artifact's name, and what is configured for it: by default its tag, or its repository's last part."""
+    artifacts = parse_config(existing.encode(), CONFIGURATION).artifacts if existing is not None else ()
+    found = next((it for it in artifacts if it.channel == channel), None)
+    if found:
+        return found.name, found
+    tag = channel.tag or "production"
+    taken = any(it.name == tag for it in artifacts)
+    return told or (str(channel.repository).rpartition("/")[2] if taken else tag), None
 
 
 def _bootstrapped(top: Path) -> list[str]:

@@ -13,7 +13,7 @@ from ci_automation.flows.publication.publish import require_signer
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flows.watch import judge, succeeded
 from ci_automation.github.answers import object_at, segment
-from ci_automation.github.errors import GitHubDenied
+from ci_automation.github.errors import GitHubDenied, GitHubUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,9 +119,22 @@ def examine_clock(ahead: timedelta) -> Diagnosis:
     return Diagnosis("clock", Health.GOOD, f"{seconds:+.0f} s from GitHub's")
 
 
-def examine_github(client: GitHub, runs: Runs, place: GitHubPlace, wanted: SettingsNeeded) -> Iterator[Diagnosis]:
-    """Yield what the API shows of the repository's settings; with few rights that is not all."""
+def examine_github(
+    client: GitHub, runs: Runs, place: GitHubPlace, wanted: SettingsNeeded, ahead: Callable[[], timedelta]
+) -> Iterator[Diagnosis]:
+    """Yield what the API shows of the repository's settings, and of the clock; with few rights that is not all.
+
+    `ahead` is how far this machine's clock is before GitHub's, as far as GitHub answered.
+    """
     at = f"{place.server}/{place.repository}/settings"
+    try:
+        client.get(f"/repos/{place.repository}")
+    except GitHubUnreachable as error:
+        yield Diagnosis("GitHub: settings, schedule and clock", Health.UNSEEN, str(error), error.hint)
+        return
+    except Error as error:
+        yield diagnosed("GitHub", error)
+        return
     if wanted.pull_requests:
         path, advice = f"/repos/{place.repository}/actions/permissions/workflow", f"Tick it: {at}/actions"
         what = "Actions may open pull requests"
@@ -133,6 +146,7 @@ def examine_github(client: GitHub, runs: Runs, place: GitHubPlace, wanted: Setti
     yield _seen(f"{place.branch} is protected", lambda: _is_protected(client, place), advice)
     what, advice = f"{wanted.workflow} runs on schedule", "Look at its newest runs; where it is off, switch it on."
     yield _seen(what, lambda: _is_alive(runs, place, wanted), advice)
+    yield examine_clock(ahead())
     if wanted.package:
         yield Diagnosis(
             f"the package {wanted.package} lets {place.repository} write",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ci_automation.artifact.reference import OciRepository
+from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
@@ -93,14 +95,19 @@ class Answers(Struct, frozen=True):
         return ("flux.yaml", "approve.yaml") if self.by_run else ("flux.yaml",)
 
 
-def setup_files(answers: Answers, template: Callable[[str], str], version: Version, path: str) -> dict[str, str]:
+def setup_files(
+    answers: Answers, template: Callable[[str], str], version: Version, path: str, existing: str | None = None
+) -> dict[str, str]:
     """Return the files by their paths in the repository; `template` reads one of the shipped workflows.
+
+    An `existing` configuration keeps all that it has, and gets the artifact if it lacks it.
 
     One has the objects by which clusters follow the channel, of a Flux of that version, with that path in the artifact.
     Nothing applies it: a person does, after the first signed run.
 
     Raises:
         UnfitAnswer, NotForClusters: an answer cannot be used.
+        InvalidConfig: the existing configuration cannot be used.
         UnfitWorkflows: the files would not fit together.
     """
     if not isinstance(answers.channel.repository, OciRepository):
@@ -120,7 +127,10 @@ def setup_files(answers: Answers, template: Callable[[str], str], version: Versi
     shipped = {file: name if answers.keyless else f"with-key/{name}" for file, name in shipped.items()}
     shipped |= {"preview.yaml": "preview.yaml"} if answers.overlay else {}
     workflows = {f"{WORKFLOWS}/{file}": _filled(template(name), answers) for file, name in shipped.items()}
-    configuration = _configuration(answers, _USED.findall(template("flux.yaml"))[0][1])
+    if existing is None:
+        configuration = _configuration(answers, _USED.findall(template("flux.yaml"))[0][1])
+    else:
+        configuration = _grown(existing, answers)
     config = parse_config(configuration.encode(), CONFIGURATION)
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
@@ -176,11 +186,28 @@ def _configuration(answers: Answers, shipped: str) -> str:
         *([] if answers.keyless else ["  signing: {mode: key, key: env://COSIGN_KEY}"]),
         *(["  approval: {via: workflow-dispatch}"] if answers.by_run else []),
         "artifacts:",
-        f"  - name: {answers.name}",
-        f"    url: {answers.channel}",
-        *([f"    overlay: {answers.overlay}"] if answers.overlay else []),
+        *(f"  {line}" for line in _entry(answers)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _grown(existing: str, answers: Answers) -> str:
+    """Return a configuration with one artifact more, or as it is if it has that artifact."""
+    before = parse_config(existing.encode(), CONFIGURATION).artifacts
+    if any(it.channel == answers.channel for it in before):
+        return existing
+    lines = _entry(answers)
+    for indent in ("  ", ""):
+        grown = existing.rstrip("\n") + "".join(f"\n{indent}{line}" for line in lines) + "\n"
+        with suppress(InvalidConfig):
+            if parse_config(grown.encode(), CONFIGURATION).artifacts[:-1] == before:
+                return grown
+    raise UnfitAnswer(f"{CONFIGURATION} does not end with its artifacts; add these lines to them: {'; '.join(lines)}")
+
+
+def _entry(answers: Answers) -> list[str]:
+    overlay = [f"  overlay: {answers.overlay}"] if answers.overlay else []
+    return [f"- name: {answers.name}", f"  url: {answers.channel}", *overlay]
 
 
 def _objects(answers: Answers, version: Version, path: str) -> str:
@@ -217,7 +244,7 @@ def left_to_do(answers: Answers, *, there: bool | None, newest: str, bootstrappe
             f"{bootstrapped} is what `flux bootstrap` made. Do not install Flux twice: docs/guides/migration.md has "
             "the steps that take these clusters to the artifact."
         )
-    match there:
+    match there if not bootstrapped else None:
         case True:
             yield f"{answers.channel} is there. If this workflow did not sign it: {adopted}"
         case False:

@@ -21,7 +21,9 @@ from ci_automation.flows.doctor import (
 from ci_automation.flows.init import init
 from ci_automation.github.client import GitHub
 from ci_automation.github.runs import Runs
+from ci_automation.github.waiting import GitHubPatience
 from ci_automation.impact.overlay.builder import KustomizeUnusable
+from ci_automation.net.waiting import Clock
 from tests.fakes.forge import Forge
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent
 
@@ -68,13 +70,13 @@ def fleet(forge: Forge) -> Repository:
 
 def of_github(forge: Forge, rights: dict[str, str]) -> list[Diagnosis]:
     client = GitHub(forge.token("actions", "acme/fleet", rights), forge.url)
-    return list(examine_github(client, Runs(client, "acme/fleet"), PLACE, WANTED))
+    return list(examine_github(client, Runs(client, "acme/fleet"), PLACE, WANTED, timedelta))
 
 
 @pytest.mark.usefixtures("fleet")
 def test_a_repository_that_is_set_up_is_good_but_for_what_github_does_not_tell(forge: Forge) -> None:
     found = of_github(forge, RIGHTS)
-    assert health(found) == [*[Health.GOOD] * 4, Health.UNSEEN], found
+    assert health(found) == [*[Health.GOOD] * 5, Health.UNSEEN], found
     assert "no API" in found[-1].found
 
 
@@ -95,6 +97,14 @@ def test_what_the_token_may_not_see_is_neither_good_nor_wrong(forge: Forge) -> N
     found = of_github(forge, {"contents": "read"})
     assert set(health(found)[:2]) == {Health.UNSEEN}
     assert not any(it.exit_code for it in found)
+
+
+def test_without_github_nothing_of_it_is_seen_and_no_clock_is_good() -> None:
+    waited: list[float] = []
+    patience = GitHubPatience(clock=Clock(sleep=waited.append, now=lambda: sum(waited)))
+    client = GitHub("ghs_x", "http://127.0.0.1:9", patience=patience)
+    (found,) = examine_github(client, Runs(client, "acme/fleet"), PLACE, WANTED, timedelta)
+    assert (found.health, found.exit_code) == (Health.UNSEEN, 0)
 
 
 @pytest.mark.parametrize(

@@ -186,3 +186,21 @@ def test_without_a_remote_the_repository_is_asked_for(
     monkeypatch.chdir(tmp_path)
     assert run(["setup", CHANNEL, *ACTION]) == 2
     assert "--repository is missing" in capsys.readouterr().err
+
+
+def test_a_configuration_that_is_there_keeps_what_it_has_and_gets_the_channel(clone: Path) -> None:
+    assert run(["setup", CHANNEL, *ACTION, "--overlay", "-"]) == 0
+    path = clone / ".github/flux-manifests.yaml"
+    path.write_text(path.read_text().replace("version: 1\n", "version: 1 # ours\n"))
+    before = path.read_text()
+    assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 0
+    assert path.read_text() == before
+    other = "oci://ghcr.io/acme-corp/flux-staging:stable"
+    assert run(["setup", other, *ACTION, "--overlay", "-", "--yes"]) == 0
+    assert path.read_text().startswith(before.rstrip("\n"))
+    artifacts = parse_config(path.read_bytes(), "x").artifacts
+    assert [(it.name, str(it.channel)) for it in artifacts] == [("stable", CHANNEL), ("flux-staging", other)]
+    path.write_text(path.read_text() + "defaults: {refuse: [notChecked]}\n".replace("defaults", "source: dir:x #"))
+    shown = files(clone)
+    assert run(["setup", "oci://ghcr.io/acme-corp/third:stable", *ACTION, "--overlay", "-", "--yes"]) == 2
+    assert files(clone) == shown
