@@ -21,7 +21,7 @@ from ci_automation import __version__
 from ci_automation.errors import INTERRUPTED, Error, is_interruption
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -127,7 +127,9 @@ def run(arguments: Sequence[str]) -> int:
             from ci_automation.cli.completion import complete
 
             return complete(cli, asked)
-        code = cli.main(args=list(arguments), prog_name="flux-manifests", standalone_mode=False)
+        code = cli.main(
+            args=list(arguments), prog_name="flux-manifests", standalone_mode=False, color=coloured(os.environ)
+        )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return 2
@@ -138,6 +140,13 @@ def run(arguments: Sequence[str]) -> int:
         _report(failure, as_json=_wants_json(arguments))
         return failure.exit_code
     return code if isinstance(code, int) else 0
+
+
+def coloured(environment: Mapping[str, str]) -> bool | None:
+    """Return whether the output has colours, wherever it goes; None if a terminal has them and nothing else."""
+    if environment.get("NO_COLOR"):
+        return False
+    return True if environment.get("FORCE_COLOR") else None
 
 
 class Failure(NamedTuple):  # no Struct: --help does not load msgspec
@@ -201,7 +210,7 @@ def _report(failure: Failure, *, as_json: bool) -> None:
     except OSError:  # Python tries once more at exit, and would complain
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=coloured(os.environ))
     click.echo(f"  hint: {hint}   (exit {failure.exit_code}, code {failure.code})", err=True)
 
 

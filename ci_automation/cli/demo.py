@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import shutil
 import tempfile
@@ -143,7 +144,7 @@ def _step(text: str) -> None:
 
 def _run(*arguments: str) -> None:
     """Show a command, and run it as the command line would."""
-    from ci_automation.cli import cli
+    from ci_automation.cli import cli, coloured
 
     click.echo(click.style(f"$ flux-manifests {shlex.join(arguments)}", fg="cyan"))
-    cli.main(args=list(arguments), prog_name="flux-manifests", standalone_mode=False)
+    cli.main(args=list(arguments), prog_name="flux-manifests", standalone_mode=False, color=coloured(os.environ))

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.cli.output import print_json, print_table, print_text
+from ci_automation.cli.output import print_json, print_table, print_text, width
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
 from ci_automation.flows.history import history
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.notes import format_time, parse_time
-from ci_automation.report.text import Table
+from ci_automation.report.text import Table, plain_text, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +54,10 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
         print_json([_to_json(entry, shown) for entry in _newer(found.entries, after)])
     else:
         if shown or not rows:
-            print_table(history_table(shown, every=given.verbose))
+            if (columns := width()) and not given.verbose:
+                print_text(plain_text("\n".join(screen_lines(shown, columns))))
+            else:
+                print_table(history_table(shown, every=given.verbose))
         elif ports.trusted is None:
             print_text(f"--since {since} leaves out all rows: without a verified record none has a time.")
         else:
@@ -134,6 +137,24 @@ def history_table(rows: Sequence[HistoryRow], *, every: bool) -> Table:
     return Table.plain(
         ("row", *(_HEAD[it] for it in told)), ((str(row.number), *(row.cells[it] for it in told)) for row in rows)
     )
+
+
+def screen_lines(rows: Sequence[HistoryRow], columns: int) -> Iterator[str]:
+    """Yield the rows for a terminal; who signed and approved is below a row if the one above does not say the same."""
+    cells = [dict(zip(_HEAD, row.cells, strict=True)) for row in rows]
+    wide = max([len("version"), *(len(cell["version"]) for cell in cells)])
+    yield f"row  {'version'.ljust(wide)}  {'when (UTC)'.ljust(16)}  what"
+    above: dict[str, str] = {}
+    for row, cell in zip(rows, cells, strict=True):
+        head = f"{row.number:<3}  {cell['version'].ljust(wide)}  {cell['when (UTC)'].ljust(16)}  "
+        now = f" (now: {cell['here now']})" if cell["here now"] else ""
+        first, *rest = wrapped(cell["what"] + now, columns - len(head))
+        yield from (head + first, *(" " * len(head) + line for line in rest))
+        said = {name: cell[name] for name in ("signed", "by", "approved")}
+        said["by"] = "" if said["by"] == said["signed"] else said["by"]
+        if more := [f"{name}: {text}" for name, text in said.items() if text and text != above.get(name)]:
+            yield from (f"{' ' * 7}{line}" for line in wrapped("; ".join(more), columns - 7))
+        above = said
 
 
 def table_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,15 +60,12 @@ def _print_verification(reference: Reference, found: Verification) -> None:
     if found.by is not None:
         flux = f"{called(found.version)}, " if found.version else ""
         print_text(plain_text(f"{reference} is signed: {flux}{found.digest}\n  by {_named(found.by)}"))
-    rows = tuple(
-        (
-            row.flux,
-            "yes" if row.judgement.accepted else "no",
-            plain_text(row.judgement.reason.replace(f" of {found.by}", "")),
-        )
-        for row in found.clusters
-    )
-    print_table(Table(("a cluster with Flux", "accepts it", "because"), rows))
+    rows = []
+    for answer, group in groupby(found.clusters, lambda row: (row.judgement.accepted, row.judgement.reason)):
+        names = [row.flux for row in group]
+        which = names[0] if len(names) == 1 else f"{names[0].split()[0]} to {names[-1].split()[-1]}"
+        rows.append((which, "yes" if answer[0] else "no", plain_text(answer[1].replace(f" of {found.by}", ""))))
+    print_table(Table(("a cluster with Flux", "accepts it", "because"), tuple(rows)))
 
 
 def _named(who: Digest | Identity) -> str:

@@ -57,15 +57,14 @@ def step_parts(step: PlannedStep, *, every: bool = False, width: int | None = No
 def brief_parts(found: Findings, width: int | None = None, told: Collection[str] = ()) -> Iterator[Part]:
     """Yield the findings on at most ten lines of a terminal of this width, and how much more -v lists.
 
-    Reasons of gates that are `told` elsewhere are not repeated, as the one that a minor needs approval. Each section
-    gets lines in turn, so that none hides another. A block to copy is beside the ten lines: whole, or not there.
+    What is `told` elsewhere is not repeated. Sections get lines in turn; a block to copy is not counted, and whole.
     """
     told = (*told, *(it.reason for it in found.gates if it.gate == "kind"))
     sections = (
         _obstacle_lines(found, told),
         _hazard_lines(found, every=False, brief=True),
         _pruned_lines(found),
-        _change_lines(found),
+        _change_lines(found, few=0),
         _diff_lines(found, every=False),
     )
     turns = [(number, line) for turn in zip_longest(*sections) for number, line in enumerate(turn) if line]
@@ -108,7 +107,7 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
 
 
 def _hazard_lines(found: Findings, *, every: bool, brief: bool = False) -> Iterator[MarkedLine]:
-    """Yield what can break, where, and what to do; if `brief`, of all recipes the first."""
+    """Yield what can break, where, and what to do; if `brief`, the first recipe alone."""
     kinds = [(it,) for it in found.ranked_hazards()] if every else found.hazards_by_kind()
     taken, shared = found.taken(), found.shared_remedies([kind[0] for kind in kinds])
     if found.hazards:
@@ -152,16 +151,16 @@ def _pruned_lines(found: Findings) -> Iterator[MarkedLine]:
         yield MarkedLine(_line(f"  {name}{f', {WITH_ALL}' if is_crd else ''}"), DELETES if is_crd else Severity.WARNING)
 
 
-def _change_lines(found: Findings) -> Iterator[MarkedLine]:
-    """Yield the changes that need a look, a line each, those of several objects together; the others are counted."""
+def _change_lines(found: Findings, few: int = _FEW) -> Iterator[MarkedLine]:
+    """Yield the changes that need a look, a line each, those of several objects together; others are told if `few`."""
     if not found.changes:
         yield MarkedLine(ALL_NEW if found.nothing_before else NOTHING)
         return
     yield MarkedLine("What changes:")
     harmless = found.harmless()
-    rows = found.alike((*found.to_look_at(), *(harmless if len(harmless) <= _FEW else ())))
+    rows = found.alike((*found.to_look_at(), *(harmless if len(harmless) <= few else ())))
     seen: Counter[str] = Counter()
-    left: Counter[str] = Counter() if len(harmless) <= _FEW else Counter(it.belongs_to for it in harmless)
+    left: Counter[str] = Counter() if len(harmless) <= few else Counter(it.belongs_to for it in harmless)
     for row in rows:
         seen[row[0].belongs_to] += 1
         if len(rows) > _MANY and seen[row[0].belongs_to] > _OF_A_CLASS:
@@ -212,19 +211,20 @@ def rights_lines(folders: Sequence[FolderRights], *, every: bool) -> Iterator[Ma
             if shown:
                 where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
                 yield MarkedLine(_line(f"  {where}:"))
-            yield from (MarkedLine(_right_line(it), it.severity if it.severity in GRAVE else "") for it in shown)
+            yield from (_right_line(it, every=every) for it in shown)
         if more:
             yield MarkedLine(f"  and {more} less grave bindings{'' if every else ' (-v lists them)'}")
 
 
-def _right_line(right: Right) -> str:
+def _right_line(right: Right, *, every: bool) -> MarkedLine:
     sorts = {"escalation": "; ".join(right.escalation), "secrets": ", ".join(right.secrets)}
     grave = "" if right.everything else "".join(f" [{name}: {said}]" for name, said in sorts.items() if said)
     by_kind: dict[str, list[str]] = {}
     for kind, _, name in (each.partition(" ") for each in right.subjects or ("no subject",)):
         by_kind.setdefault(kind, []).append(name)
     who = all_of([f"{kind}{'s' if len(names) > 1 else ''} {all_of(names)}" for kind, names in by_kind.items()])
-    return _line(f"    {right.severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})")
+    text = _line(f"    {right.severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})")
+    return MarkedLine(text if every else shortened(text), right.severity if right.severity in GRAVE else "")
 
 
 def _acknowledge_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:

@@ -143,4 +143,5 @@ def _hold_lines(rollback: Rollback, lifting: Sequence[str] | None) -> Iterator[M
             yield MarkedLine("To lift the hold, start this workflow with the command lift-hold.")
             return
         lift = ("flux-manifests", "rollback", str(rollback.channel), "--lift", *lifting)
-        yield MarkedLine(plain_text(f"To lift the hold:\n{shlex.join(lift)}"))
+        yield MarkedLine("To lift the hold:")
+        yield MarkedLine(plain_text(shlex.join(lift)), to_copy=True)

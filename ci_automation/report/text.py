@@ -126,7 +126,7 @@ class MarkedLine(Struct, frozen=True):
 
     def lines(self, width: int | None) -> list[str]:
         """Return the lines that it takes where lines have at most `width` characters."""
-        if width is None or self.to_copy or len(self.text) <= width:
+        if width is None or self.to_copy or len(self.text) <= width or "\n" in self.text:
             return [self.text]
         indent = len(self.text) - len(self.text.lstrip())
         first, *rest = wrapped(self.text, width - indent, _HANGING)

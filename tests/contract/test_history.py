@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,9 @@ def test_of_tags_without_end_some_are_read_and_the_rest_is_counted(monkeypatch: 
     assert sum(asked.method == "resolve" for asked in world.registry.requests) == 10
 
 
-def test_the_table_shows_every_move_and_what_nobody_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_shows_every_move_and_what_nobody_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = grown()
     back(world, reason="webhooks time out")
     layout = Reference.parse(f"layout:{tmp_path / 'registry'}:production")
@@ -100,6 +103,15 @@ def test_the_table_shows_every_move_and_what_nobody_knows(tmp_path: Path, capsys
     assert f"v2.99.4 on hold until a newer release on {CHANNEL}: webhooks time out" in lines[2]
     assert f"published to {CHANNEL}" in lines[3]
     assert all(f"  key {signing_key().public.fingerprint.short}  " in line for line in lines[1:])
+    with monkeypatch.context() as terminal:
+        terminal.setenv("COLUMNS", "100")
+        terminal.setattr(sys.stdout, "isatty", lambda: True)
+        assert run(["history", str(layout), "--public-key", str(key)]) == 0
+    narrow = capsys.readouterr().out.splitlines()
+    assert narrow[0].split() == ["row", "version", "when", "(UTC)", "what"]
+    assert max(map(len, narrow)) <= 100
+    assert [line.split()[:2] for line in narrow if line[0].isdigit()] == [line.split()[:2] for line in lines[1:]]
+    assert "\n".join(narrow).count("signed: ") == 1
     assert run(["history", str(layout)]) == 0
     head, *unknown, hint = capsys.readouterr().out.splitlines()
     assert head.split() == ["row", "version", "tag", "or", "digest", "signed", "what", "here", "now"]

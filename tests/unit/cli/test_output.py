@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
+import pytest
 
+from ci_automation.cli import coloured, run
 from ci_automation.cli.output import print_parts, print_table
 from ci_automation.report.text import MarkedLine, Table
-
-if TYPE_CHECKING:
-    import pytest
 
 PARTS = (
     MarkedLine("CustomResourceDefinition x", "deletes"),
@@ -62,3 +60,35 @@ def test_on_a_narrow_terminal_each_digest_is_in_one_piece(
     assert drawn[1].endswith(digest)
     assert f"waits for approval  {digest}  a minor" in drawn[2]
     assert all(len(line) <= 140 for line in drawn)
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "has_colours"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"FORCE_COLOR": ""}, False, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, True, False),
+    ],
+)
+def test_colours_can_be_switched_on_and_off(
+    environment: dict[str, str],
+    terminal: bool,
+    has_colours: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    assert run(["check", "layout:nowhere:production"]) == 20
+    assert ("\x1b[31m" in capsys.readouterr().err) == has_colours
+    with click.Context(click.Command("x"), color=coloured(environment)):
+        print_parts(PARTS)
+    assert (RED in capsys.readouterr().out) == has_colours

@@ -24,7 +24,23 @@ if TYPE_CHECKING:
 
 
 PREFIXES = (
-    *("ACTIONS", "ALL", "AWS", "AZURE", "COSIGN", "CURL", "DOCKER", "FLUX", "GCE", "GH", "GITHUB", "GOOGLE", "HTTPS?"),
+    "FORCE",
+    *(
+        "ACTIONS",
+        "ALL",
+        "AWS",
+        "AZURE",
+        "COSIGN",
+        "CURL",
+        "DOCKER",
+        "FLUX",
+        "FORCE",
+        "GCE",
+        "GH",
+        "GITHUB",
+        "GOOGLE",
+        "HTTPS?",
+    ),
     *("LD", "NO", "REQUESTS", "SIGSTORE", "SSL", "TRANSIT", "VAULT", "XDG"),
 )
 COVERAGE = (ROOT / "docs/reference/coverage.md").read_text()

@@ -479,7 +479,7 @@ class TestBrief:
             "What changes:",
             f"  danger, rbac, approval: {ROLE} {WIDER.sentence}",
             f"  warning, rbac, acknowledged: {ROLE} {KNOWN.sentence}",
-            "+ 7 more lines, 4 checks passed (-v lists them)",
+            "+ 6 more lines, 4 checks passed (-v lists them)",
         ]
         assert len(lines[block:]) == 4
 
