@@ -11,13 +11,16 @@ ARG GOLANG=docker.io/library/golang:1.26.8-trixie
 ARG KUSTOMIZE=v5.8.2
 ARG REQUIREMENTS=runtime
 
-FROM ${GOLANG} AS go
+# The builder's platform compiles for that of the image. Go leaves what is for another one in a folder of its own.
+FROM --platform=${BUILDPLATFORM} ${GOLANG} AS go
 ARG KUSTOMIZE
-RUN GOBIN=/made CGO_ENABLED=0 GOTOOLCHAIN=local GOSUMDB=sum.golang.org \
-    go install -trimpath -ldflags '-s -w' sigs.k8s.io/kustomize/kustomize/v5@${KUSTOMIZE}
+ARG TARGETARCH
+RUN GOPATH=/made CGO_ENABLED=0 GOOS=linux GOARCH=${TARGETARCH} GOTOOLCHAIN=local GOSUMDB=sum.golang.org \
+    go install -trimpath -ldflags '-s -w' sigs.k8s.io/kustomize/kustomize/v5@${KUSTOMIZE} \
+ && find /made/bin -name kustomize -type f -exec mv {} /made/kustomize ';'
 
 FROM scratch AS kustomize
-COPY --from=go /made/ /
+COPY --from=go /made/kustomize /
 
 FROM ${BASE} AS tools
 WORKDIR /source

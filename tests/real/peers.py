@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -256,6 +257,31 @@ class System:
 
 
 @dataclass(frozen=True, slots=True)
+class Compiled:
+    """The program that a script of our Dockerfile compiles, for another machine."""
+
+    machine: str
+
+    def script(self) -> str:
+        """Return the script: the one that makes `/made/kustomize`."""
+        text = (ROOT / "Dockerfile").read_text()
+        (version,) = re.findall(r"^ARG KUSTOMIZE=(.+)$", text, re.MULTILINE)
+        (script,) = re.findall(r"^RUN (GOPATH=/made (?:.*\\\n)*.*)$", text, re.MULTILINE)
+        return str(script).replace("${TARGETARCH}", self.machine).replace("${KUSTOMIZE}", version)
+
+    def make(self, shop: Shop, binary: Path) -> None:
+        """Run it, with the modules that are here already."""
+        found = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True)
+        script = self.script().replace("/made", str(shop.scratch / "go"))
+        shop.run("bash", "-e", "-c", script, environment=go_environment() | {"GOMODCACHE": found.stdout.strip()})
+        (shop.scratch / "go/kustomize").rename(binary)
+
+    def version(self) -> str:
+        """Return the mark of the script."""
+        return hashlib.sha256(self.script().encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, slots=True)
 class Locked:
     """A folder with the wheels that one of our lists of requirements locks."""
 
@@ -389,6 +415,12 @@ def own(name: str, of: str) -> Peer:
     return Peer(name, recipe.version(of), recipe, ())
 
 
+def compiled(machine: str) -> Peer:
+    """Return the peer that is kustomize for another machine, as the image for that machine has it."""
+    recipe = Compiled(machine)
+    return Peer(f"kustomize-{machine}", recipe.version(), recipe, ())
+
+
 def locked(name: str) -> Peer:
     """Return the peer that is a folder with our locked dependencies."""
     recipe = Locked(ROOT / "requirements" / f"{name}.txt")
@@ -467,6 +499,7 @@ PEERS = (
         ),
         (),
     ),
+    compiled("arm64"),
     locked("runtime"),
     Peer("etcd", "", OnPath("etcd-server"), ("--version",)),
     Peer("kubectl", "", OnPath("kubernetes-client"), ("version", "--client")),

@@ -157,6 +157,22 @@ print(json.dumps(found))
         done = container(image, "version", options=("--entrypoint", "/opt/flux-manifests/bin/kustomize"))
         assert (done.code, done.output.strip()) == (0, f"v{BY_NAME['kustomize'].version}")
 
+    def test_kustomize_for_arm64_is_a_static_program_for_it(self) -> None:
+        """Compiled by the Dockerfile's own script; the image for arm64 was never built here."""
+        program = peer("kustomize-arm64").read_bytes()
+        elf64, aarch64, interpreter = b"\x7fELF\x02\x01", 183, 3
+        assert program.startswith(elf64)
+        machine, first, size, count = (
+            int.from_bytes(program[place : place + length], "little")
+            for place, length in ((18, 2), (32, 8), (54, 2), (56, 2))
+        )
+        assert machine == aarch64
+        kinds = [int.from_bytes(program[at : at + 4], "little") for at in range(first, first + size * count, size)]
+        assert kinds
+        assert interpreter not in kinds
+        text = (ROOT / "Dockerfile").read_text()
+        assert "FROM --platform=${BUILDPLATFORM} ${GOLANG} AS go" in text
+
     def test_the_makefile_and_the_dockerfile_build_the_kustomize_of_the_tests(self) -> None:
         version = BY_NAME["kustomize"].version
         assert f"kustomize/v5@v{version}\n" in (ROOT / "Makefile").read_text()
