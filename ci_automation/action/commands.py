@@ -23,6 +23,7 @@ from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
+from ci_automation.flows.verify import misplaced
 from ci_automation.flux.version import Version
 from ci_automation.report.account import Account, Standing
 from ci_automation.report.findings import idle_acknowledgements
@@ -125,6 +126,8 @@ def _consumers(inputs: Inputs, run: ActionRun) -> int:
             raise NobodyTrusted(goal.ports.why_nobody)
         observed = observe(goal.channel, goal.ports)
         version = observed.version or read_base(observed, goal.ports, goal.intent).version
+        if problem := misplaced(observed, version, goal.ports):
+            raise problem
         places = goal.configured.consumers if goal.configured else ()
         report = update_consumers(Published(goal.name, goal.channel, version, observed.digest), places, connect)
         for outcome in report.repositories:

@@ -452,3 +452,15 @@ def test_c3_the_last_job_of_an_interrupted_rollback_does_nothing_after_the_way_f
     assert dispatch(scene, "lift-hold").through().code == 0
     assert schedule(scene).outputs["target-version"] == PATCH
     refused(asked.do(shown), VOID, "plan was sha256:", scene, scene.tags)
+
+
+def test_what_a_channel_was_moved_back_to_is_offered_to_no_consumer(scene: Scene) -> None:
+    pins = b'spec:\n  digest: "" # {"$flux-manifests": "production:digest"}\n'
+    scene.apps.push("main", {"flux/source.yaml": pins}, "keeper")
+    configure(scene, more=", consumers: [{repository: acme/apps}]")
+    had = scene.channel
+    (older,) = {digest for tag, digest in scene.tags.items() if tag.startswith(FIRST)}
+    retag(scene, "production", older)
+    assert (scene.run("consumers").code, scene.apps.pulls) == (10, [])
+    retag(scene, "production", had)
+    assert (scene.run("consumers").code, len(scene.apps.pulls)) == (0, 1)
