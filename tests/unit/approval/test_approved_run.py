@@ -77,7 +77,10 @@ def judged(
 )
 def test_a_yes_counts(found: RunFacts, key: str, by: str) -> None:
     how = "run https://github.com/acme/fleet/actions/runs/7"
-    assert judged(found, key) == GrantedApproval(REQUEST, Approval(by, how, NOW), found.run.created_at)
+    granted = judged(found, key)
+    assert granted == GrantedApproval(REQUEST, Approval(by, how, NOW), found.run.created_at)
+    assert isinstance(granted, GrantedApproval)
+    assert granted.since == found.run.created_at
 
 
 @pytest.mark.parametrize(
