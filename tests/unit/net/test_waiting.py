@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from signal import SIGINT, raise_signal
+from signal import SIGINT, default_int_handler, raise_signal, signal
 from threading import Event, Thread, current_thread
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ci_automation.net.waiting import Overdue, aloud, at_once, watched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Watching:
@@ -104,6 +108,15 @@ def test_of_work_at_once_the_first_error_is_raised_when_all_has_ended(number: in
         at_once(*before, end, partial(fail, "quick"))
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Let Ctrl-C interrupt, as it does not in a job that a shell started in the background."""
+    before = signal(SIGINT, default_int_handler)
+    yield
+    signal(SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_ctrl_c_reaches_the_first_of_work_at_once_and_waits_for_no_other() -> None:
     cleaned, never = list[Thread](), Event()
 
