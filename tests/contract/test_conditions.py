@@ -15,8 +15,9 @@ FILES = {
     for folder in ("workflows", ".github/workflows")
     for it in (ROOT / folder).rglob("*.yaml")
 }
-JOBS: dict[str, dict[str, Any]] = {name: yaml.safe_load(path.read_text())["jobs"] for name, path in FILES.items()}
-EVENTS: dict[str, dict[str, Any]] = {name: yaml.safe_load(path.read_text())[True] for name, path in FILES.items()}
+READ: dict[str, dict[Any, Any]] = {name: yaml.load(path.read_bytes(), yaml.CSafeLoader) for name, path in FILES.items()}
+JOBS: dict[str, dict[str, Any]] = {name: it["jobs"] for name, it in READ.items()}
+EVENTS: dict[str, dict[str, Any]] = {name: it[True] for name, it in READ.items()}
 GATED = {name: jobs for name, jobs in JOBS.items() if "gate" in jobs}
 DISPATCHED = [name for name in JOBS if "command" in ((EVENTS[name].get("workflow_dispatch") or {}).get("inputs") or {})]
 COMMANDS = ("update", "init", "adopt", "rollback", "lift-hold", "promote")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,25 +47,33 @@ PRINTED = {
 }
 
 
-def in_source(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield each command in the texts of a module, docstrings aside: its name, and all of it as far as it is known."""
-    if "flux-manifests" not in (text := path.read_text()):
-        return
-    tree = ast.parse(text)
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return the tree of a module, node by node."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
+def in_source(path: Path) -> tuple[tuple[str, str], ...]:
+    """Return each command in the texts of a module, docstrings aside: its name, and all of it as far as it is known."""
+    return tuple(_in_source(nodes(path))) if "flux-manifests" in path.read_text() else ()
+
+
+def _in_source(tree: tuple[ast.AST, ...]) -> Iterator[tuple[str, str]]:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     docstrings = {
         id(first.value)
-        for it in ast.walk(tree)
+        for it in tree
         if isinstance(it, documented) and it.body and isinstance(first := it.body[0], ast.Expr)
     }
-    inner = {id(part) for it in ast.walk(tree) if isinstance(it, ast.JoinedStr) for part in it.values}
-    for node in ast.walk(tree):
+    passed = {id(part) for it in tree if isinstance(it, ast.JoinedStr) for part in it.values} | docstrings
+    for node in tree:
         if isinstance(node, ast.Tuple | ast.List | ast.Call):
             items = node.args if isinstance(node, ast.Call) else node.elts
             words = [it.value for it in items if isinstance(it, ast.Constant) and isinstance(it.value, str)]
             if words[:1] == ["flux-manifests"] and words[1:2] != []:
                 yield words[1], " ".join(words[1:])
-        elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in inner | docstrings):
+        elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in passed):
             for found in WHOLE.findall(_text(node)):
                 yield found.split()[0].rstrip("."), found
 
@@ -73,7 +82,7 @@ def named_in_source(path: Path) -> Iterator[str]:
     """Yield what stands between backticks in the texts of a module, comments aside, and is a command with options."""
     if "--" not in (text := path.read_text()) or "`" not in text:
         return
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         if isinstance(node, ast.JoinedStr | ast.Constant):
             yield from _with_options(_text(node))
 
