@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 # What takes minutes begins first, so that no worker is left alone with it at the end.
 LONGEST = (
-    *("test_life", "test_operations", "test_action", "test_callers", "test_judge", "test_guard_follow"),
-    *("test_image", "test_cosign", "test_kustomize_builds", "test_promote", "test_keyless_crash", "test_crash"),
+    *("test_life", "test_action", "test_callers", "test_judge", "test_guard_follow", "test_image", "test_cosign"),
+    *("test_preview", "test_migration", "test_image_mirror"),
+    *("test_kustomize_builds", "test_promote", "test_keyless_crash", "test_crash"),
 )
 # The tests of a file share what takes long to start, so that one worker runs them; the tests of these share nothing.
 SPREAD = frozenset({"test_crash", "test_keyless_crash", "test_keys", "test_overlay", "test_promote"})
-TOGETHER = dict.fromkeys(("test_life", "test_operations", "test_action", "test_callers"), "act")  # one act at a time
+TOGETHER = dict.fromkeys(("test_life", "test_action", "test_callers"), "act")  # one act at a time
 
 
 class BySharedSetup(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
