@@ -231,6 +231,8 @@ def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:
         remarks=remarks,
         trouble=trouble_of(progress.failed) if progress.failed else None,
     )
+    if any(outcome.trust == "adopted" for outcome in outcomes) and not published:
+        run.tell("notice", f"{goal.name}: the digest was adopted and signed, and this run publishes nothing else")
     for sentence in account.notices:
         run.tell("notice", f"{goal.name}: {sentence}")
     if not (published or account.pending):

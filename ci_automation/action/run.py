@@ -291,9 +291,9 @@ def _adopts(inputs: Inputs, run: ActionRun) -> Callable[[Adoption], bool]:
     """Return who answers whether to adopt: the input did, for one digest."""
 
     def ask(adoption: Adoption) -> bool:
-        from ci_automation.report.adoption import adoption_text
+        from ci_automation.report.adoption import ALONE, adoption_text
 
-        run.say(adoption_text(adoption))
+        run.say(f"{adoption_text(adoption)}\n{ALONE}")
         return adoption.digest == Digest.parse(inputs.adopt)
 
     return ask

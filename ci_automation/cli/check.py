@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.cli.output import print_aside, print_text
+from ci_automation.cli.output import print_aside
 from ci_automation.cli.parameters import SIGNING, STEPS, HeadedCommand, takes
-from ci_automation.cli.results import finish, for_each
+from ci_automation.cli.results import finish, for_each, print_next
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
 from ci_automation.flows.observe import Placed, Trust
 from ci_automation.flows.planning.plan import Outcome, make_plan
-from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
@@ -39,10 +37,7 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, given: Argumen
     goals = rendered(targets(artifact, given, signs=heal), print_aside)
     results = for_each(goals, partial(_look, heal=heal))
     code = finish(results, given, exit_code=exit_code, details=())
-    for result in results if given.output == "text" else ():
-        first = result.outcome.plan.steps[:1] if result.outcome else ()
-        if first and first[0].decision is Decision.AUTO:
-            print_text(f"To publish {first[0].new_version}:\n{_updating(result.target, given)}")
+    print_next(results, given)
     return code
 
 
@@ -70,10 +65,3 @@ def _look(goal: Target, *, heal: bool) -> Outcome:
         vulnerable=planned.vulnerable,
         astray=astray,
     )
-
-
-def _updating(goal: Target, given: Arguments) -> str:
-    from ci_automation.cli.follow_up import flags, repeated_options, signing_options
-
-    options = (*signing_options(goal, given), *flags(given), *repeated_options(given))
-    return shlex.join(("flux-manifests", "update", str(goal.channel), *options))

@@ -50,10 +50,10 @@ def confirmation(given: Arguments) -> Callable[[Adoption], bool]:
     """Return who is asked whether to adopt: the person at the terminal; --yes has answered, and nobody else can."""
 
     def ask(adoption: Adoption) -> bool:
-        from ci_automation.report.adoption import adoption_text
+        from ci_automation.report.adoption import ALONE, adoption_text
 
         done_with_progress()
-        click.echo(adoption_text(adoption), err=True)
+        click.echo(f"{adoption_text(adoption)}\n{ALONE}", err=True)
         if given.yes:
             return True
         return confirmed("Trust it, and sign it?")

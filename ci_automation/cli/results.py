@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from ci_automation.policy.decision import Decision
 from ci_automation.report.text import MarkedLine, headline, plain_text, plan_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
@@ -103,6 +104,22 @@ def finish(
     return code
 
 
+def print_next(results: Iterable[Result], given: Arguments) -> None:
+    """Print the command that publishes what needs no approval, of each artifact that such a step waits for."""
+    for result in results if given.output == "text" else ():
+        first = result.outcome.waiting[:1] if result.outcome else ()
+        if result.outcome and first and first[0].decision is Decision.AUTO:
+            command = _updating(result.target, given, begun=result.outcome.healed)
+            print_text(f"To publish {first[0].new_version}:\n{command}")
+
+
+def _updating(goal: Target, given: Arguments, *, begun: bool) -> str:
+    from ci_automation.cli.follow_up import flags, repeated_options, signing_options
+
+    options = (*signing_options(goal, given), *flags(given), *repeated_options(given, begun=begun))
+    return shlex.join(("flux-manifests", "update", str(goal.channel), *options))
+
+
 def _print_result(
     result: Result, given: Arguments, *, details: Collection[Decision], several: bool, plan_file: str | None
 ) -> None:
@@ -132,7 +149,7 @@ def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_fi
     from ci_automation.cli.follow_up import flags, planned, repeated_options, signing_options
     from ci_automation.report.text import approval_commands
 
-    again = repeated_options(given, begun=bool(outcome.done))
+    again = repeated_options(given, begun=bool(outcome.done or outcome.healed))
     if commands := approval_commands(
         outcome.plan,
         outcome.waiting,
@@ -169,7 +186,8 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
         yield f"{outcome.plan.current_version} has a known vulnerability, {it.vulnerability}: {fixed}."
     if outcome.healed:
         adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
-        yield f"{outcome.plan.current} was {adopted}."
+        then = ", and this run published nothing else" if outcome.trust == "adopted" and not outcome.done else ""
+        yield f"{outcome.plan.current} was {adopted}{then}."
     intent = result.target.intent
     if intent.policy.acknowledge:
         yield from _idle_acknowledgements(outcome, intent)

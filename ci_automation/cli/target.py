@@ -77,7 +77,10 @@ class Target(Struct, frozen=True):
 class PromotedNotRendered(UsageError):
     """An artifact is to be rendered that gets its digests from another channel."""
 
-    hint = "`promote` moves it; to have it rendered again, take `promote` out of the configuration."
+    hint = (
+        "`promote` moves it. To adopt the digest that it has, name it: `update NAME --adopt`. To have it rendered "
+        "again, take `promote` out of the configuration."
+    )
 
     def __init__(self, goals: tuple[Target, ...]) -> None:
         super().__init__("; ".join(map(left_alone, goals)))

@@ -46,7 +46,7 @@ _MAX_ORIGIN = 500
 class ChannelExists(Conflict):
     """A channel for `init` that exists already, with other content."""
 
-    hint = "Use `update` to change the channel, `adopt` if another signer made it, or choose another tag."
+    hint = "Use `update` to change the channel, `update --adopt` if another signer made it, or choose another tag."
 
     def __init__(self, channel: Reference, found: Digest) -> None:
         super().__init__(f"{channel} exists already, at {found}")

@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.carry_out import automatic, carry_out, settle_version_tags, take_over
-from ci_automation.flows.observe import look_at, observe, observe_or_adopt
+from ci_automation.flows.observe import Trust, look_at, observe, observe_or_adopt
+from ci_automation.flows.planning.contents import read_contents
 from ci_automation.flows.planning.plan import Outcome, look_ahead, plan_on
-from ci_automation.flows.publication.placement import place
+from ci_automation.flows.publication.placement import in_place, place
 from ci_automation.flows.publication.publish import require_signer, vouch_for
+from ci_automation.policy.plan import Plan
 from ci_automation.signing.verify import Unsigned
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ class NotOurs(VerificationFailed):
 def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     """Publish the steps of the plan that happen by themselves; the rest is left to ask for.
 
+    A run in which a person adopts the base publishes nothing: the person saw the base, and said yes to that alone.
+
     Raises:
         VerificationFailed: the base is not signed by a trusted signer, or is not where the channel belongs, and was
             not adopted.
@@ -47,7 +51,7 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     observed, signed = _observe_or_heal(channel, ports, intent)
     planned = plan_on(observed, ports, intent)
     placed = planned.placed(ports, intent)
-    steps = automatic(planned)
+    steps = () if placed.trust is Trust.ADOPTED else automatic(planned)
     signed |= carry_out(placed, [(rendered, rendered.approval) for rendered in steps], ports, intent)
     return Outcome(
         planned.plan,
@@ -72,6 +76,21 @@ def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     signed |= take_over(placed, ports.later_than(placed.last), intent)
     settle_version_tags(placed, ports, intent)
     return Outcome(planned.plan, 0, str(placed.trust), healed=signed, unmade=planned.unmade)
+
+
+def adopt(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
+    """Take over what a person adopts, and do nothing else: a promoted channel is never planned.
+
+    Raises:
+        VerificationFailed: see `update`.
+    """
+    require_signer(ports, intent)
+    observed = observe_or_adopt(channel, ports, intent)
+    version = read_contents(observed, ports, intent).version
+    placed = in_place(observed, version, ports, intent)
+    signed = take_over(placed, ports.later_than(placed.last), intent)
+    settle_version_tags(placed, ports, intent)
+    return Outcome(Plan(channel, version, placed.digest, (), ()), 0, str(placed.trust), healed=signed)
 
 
 def _observe_or_heal(channel: Reference, ports: Ports, intent: Intent) -> tuple[Observed, bool]:

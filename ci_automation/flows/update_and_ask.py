@@ -80,7 +80,9 @@ def update_and_ask(
     try:
         outcome = update(channel, ports, intent)
         progress = replace(progress, outcome=outcome)
-        for kind in desks:
+        # Only a run that adopts leaves a step that needs no approval: the next one publishes that before it asks.
+        adopted_only = [step.decision for step in outcome.waiting[:1]] == [Decision.AUTO]
+        for kind in () if adopted_only else desks:
             if asked := _asked(kind, outcome, ports, desks, thorough=thorough or progress.changed):
                 progress = replace(progress, asked={**progress.asked, **asked})
     except Error as error:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
 
+ALONE = "Adoption signs and records this digest, and publishes nothing else."
 _LINES = 60  # of a difference; whoever wants more has `pull`
 
 

@@ -445,6 +445,8 @@ def test_only_the_digest_that_is_named_is_adopted(runner: Runner) -> None:
     ran = runner.run(**theirs, adopt=base)
     assert (ran.code, ran.outputs["signed"], ran.outputs["healed"]) == (0, "true", "true"), ran
     assert "gotk-components.yaml equals what Flux" in ran.log
+    assert "Adoption signs and records this digest, and publishes nothing else." in ran.log
+    assert any("was adopted and signed, and this run publishes nothing else" in said for said in ran.said("notice"))
     assert ran.said("warning") == []
     again = runner.run(**theirs, adopt=base)  # as it would be believed again, were the channel moved back to it
     assert any("leave adopt out" in said for said in again.said("warning"))

@@ -494,7 +494,8 @@ class TestBase:
             update(CHANNEL, world.ports(), intent())
         assert world.contents() == before
         outcome = update(CHANNEL, world.ports(), intent(adopt=True))
-        assert (outcome.trust, outcome.done) == ("adopted", 1)
+        assert (outcome.trust, outcome.done, world.registry.resolve(CHANNEL)) == ("adopted", 0, outcome.plan.current)
+        assert update(CHANNEL, world.ports(), intent()).done == 1
         assert verify_channel(CHANNEL, world.ports(), intent()).version == PATCH
 
 

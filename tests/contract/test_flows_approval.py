@@ -194,6 +194,17 @@ class TestTend:
         assert progress.changed
         assert str(approvals.asked[0].step.base) == world.channel_digest()
 
+    def test_a_run_that_adopts_asks_for_nothing_before_the_patch_is_published(self) -> None:
+        world, approvals = World(), PaperApprovals()
+        init(CHANNEL, OLD, world.ports(None, None), intent(unsafe_unsigned=True))
+        before = world.channel_digest()
+        progress = update_and_ask(CHANNEL, world.ports(), intent(adopt=True), {RequestKind.VERSION: approvals})
+        assert (progress.changed, approvals.asked, approvals.withdrawn) == (False, [], [])
+        assert world.channel_digest() == before
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), {RequestKind.VERSION: approvals})
+        assert progress.changed
+        assert str(approvals.asked[0].step.base) == world.channel_digest()
+
     def test_what_was_approved_is_taken_up_before_all_else(self, world: World) -> None:
         request = wanted(world)
         approvals = PaperApprovals(yes(request))

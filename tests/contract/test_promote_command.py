@@ -77,6 +77,29 @@ def test_all_waves_are_done_in_their_order(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.count("nothing to do") == 2
 
 
+def test_a_channel_that_was_there_is_adopted_by_its_name_and_promoted_then(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(folder / "production")
+    shutil.rmtree(folder / ".github")
+    unsigned = ["--releases", "releases", "--signing", "unsafe-unsigned"]
+    assert run(["init", PRODUCTION, "--flux-version", OLD, *unsigned]) == 0
+    configure(folder, production="{from: edge}")
+    assert run(["promote", "--to", "production"]) == 10
+    assert "`update --adopt`" in capsys.readouterr().err
+    assert run(["update", "production"]) == 2
+    assert "`update NAME --adopt`" in capsys.readouterr().err
+    assert run(["update", "production", "--adopt"]) == 10
+    capsys.readouterr()
+    assert run(["update", "production", "--adopt", "--yes", "--output", "json"]) == 0
+    adopted = said(capsys)
+    assert (adopted["version"], adopted["signature"], adopted["changed"]) == (OLD, "adopted", False)
+    assert run(["update", "production", "--adopt", "--output", "json"]) == 0
+    assert said(capsys)["signature"] == "verified"
+    assert run(["promote", "--to", "production", "--output", "json"]) == 0
+    assert said(capsys)["changed"]
+
+
 def test_a_wave_that_waits_says_until_when_and_fails_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configure(folder, production="{from: staging, after: 72h}")
     assert run(["promote", "--exit-code"]) == 0

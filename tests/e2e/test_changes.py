@@ -237,10 +237,15 @@ class TestAdoption:
         ran = desk.run(*UPDATE, "--adopt")
         assert (ran.code, "code not-adopted" in ran.err) == (10, True)
         assert desk.state() == before
-        ran = desk.ok(*UPDATE, "--adopt", "--yes", "--output", "json")
-        assert (ran.json["signature"], ran.json["healed"]) == ("adopted", True)
-        desk.ok("verify", CHANNEL, *TRUSTED)
-        assert desk.ok(*UPDATE, "--output", "json").json["signature"] == "verified"
+        digest = desk.ok("check", CHANNEL, "--output", "json").json["digest"]
+        ran = desk.ok(*UPDATE, "--adopt", "--yes")
+        assert "Adoption signs and records this digest, and publishes nothing else." in ran.err
+        assert f"{digest} was adopted and signed, and this run published nothing else." in ran.out
+        assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"] == digest
+        told = ran.out.partition("To publish v2.98.8:\nflux-manifests ")[2]
+        assert "--adopt" not in told
+        published = desk.ok(*shlex.split(told), "--output", "json").json
+        assert (published["signature"], published["version"]) == ("verified", "v2.98.8")
 
     def test_what_is_to_be_adopted_is_shown_file_by_file(self, desk: Desk) -> None:
         signed = desk.init("--overlay", write_tree(desk, "old", OVERLAY))

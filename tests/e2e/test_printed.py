@@ -32,7 +32,7 @@ SPAN = re.compile(r"`([^`\n]+)`")
 PRINTED = {
     ("report/text.py", "plan"): "tests/e2e/test_printed.py::test_an_approval",
     ("report/text.py", "apply"): "tests/e2e/test_printed.py::test_an_approval",
-    ("cli/check.py", "update"): "tests/e2e/test_commands.py::test_check_prints_the_command_that_publishes",
+    ("cli/results.py", "update"): "tests/e2e/test_commands.py::test_check_prints_the_command_that_publishes",
     ("cli/follow_up.py", "promote"): (
         "tests/contract/test_promote_command.py::test_the_command_that_approves_does_what_this_one_would"
     ),
