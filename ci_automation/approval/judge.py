@@ -15,7 +15,7 @@ from ci_automation.approval.port import GrantedApproval, NotCounted, RequestKind
 from ci_automation.errors import Error
 from ci_automation.github.model import PullState, UpdateKind
 from ci_automation.records.notes import Approval
-from ci_automation.report.request import Mark
+from ci_automation.report.request_marks import find_marks, place_digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,15 +66,27 @@ def claimed(
 def merge_of(entry: LockEntry, snapshot: PullSnapshot) -> PullRequest | None:
     """Return the last pull request that was merged, if its merge commit has exactly `entry`.
 
-    One that was merged before, and undone or replaced by another since, is not brought back by a change of the file.
+    One that was merged before, and undone or replaced by another since, is not brought back by a change of the file. A
+    merge of a group's request that says nothing of the artifact, and left its entry as it was, is passed over.
     """
     merged = (
         pull
         for pull in snapshot.pulls
         if pull.state is PullState.MERGED and (not pull.cross_repository or _has(pull.merged_file, entry))
     )
-    last = max(merged, key=lambda pull: pull.merged_at or _LONG_AGO, default=None)
-    return last if last and _has(last.merged_file, entry) else None
+    for pull in sorted(merged, key=lambda pull: pull.merged_at or _LONG_AGO, reverse=True):
+        if not _has(pull.merged_file, entry):
+            return None
+        if not is_silent(pull, entry.request.artifact, snapshot.viewer):
+            return pull
+    return None
+
+
+def is_silent(pull: PullRequest, artifact: Reference, viewer: Actor) -> bool:
+    """Return whether the page is one of a group, as this program wrote it last, and does not name an artifact."""
+    marks = find_marks(pull.body)
+    named = {mark.of for mark in marks}
+    return bool(marks) and named.isdisjoint({None, place_digest(artifact)}) and not _rewritten(pull, viewer)
 
 
 def merge_to_judge(entry: LockEntry, snapshot: PullSnapshot) -> PullRequest | None:
@@ -121,7 +133,9 @@ def _verdict(
         return f"was merged {f'by {pull.merged_by.login} ' if pull.merged_by else ''}{found}"
     if reason := _told_otherwise(pull, entry, snapshot.viewer):
         return reason
-    if again := snapshot.open_pull:  # the file lost the entry since, and has it back without a word of anybody's
+    again = snapshot.open_pull
+    if again and not is_silent(again, entry.request.artifact, snapshot.viewer):
+        # The file lost the entry since, and has it back without a word of anybody's.
         return f"was merged before pull request {again.number} was opened, which asks again"
     how = f"pull request {pull.url}{', merged by its author' if found.is_own else ''}"
     by = found.merger or ", ".join(found.reviewers)
@@ -139,14 +153,23 @@ def _out_of_place(pull: PullRequest, snapshot: PullSnapshot) -> str:
 
 def _told_otherwise(pull: PullRequest, entry: LockEntry, viewer: Actor) -> str:
     """Return how the description, when it was merged, may have been another than that of a run for this entry."""
+    if reason := _rewritten(pull, viewer):
+        return reason
+    request = entry.request
+    names = (None, place_digest(request.artifact))  # none on the page of one artifact
+    asked = {(mark.base, mark.target) for mark in find_marks(pull.body) if mark.of in names}
+    if asked != {(request.base, request.target)}:
+        return "had a description of other digests than those that it set"
+    return ""
+
+
+def _rewritten(pull: PullRequest, viewer: Actor) -> str:
+    """Return who else wrote the description, or that it changed after the merge, or nothing."""
     if not pull.is_written_by(viewer):
         name = pull.writer.login if pull.writer else "an account that is gone"
         return f"had a description that {name} wrote last, and not {viewer.login}, as which this run asks"
     if pull.edited_at and pull.merged_at and pull.edited_at > pull.merged_at:
         return "got another description after it was merged"
-    mark = Mark.find(pull.body)
-    if mark is None or (mark.base, mark.target) != (entry.request.base, entry.request.target):
-        return "had a description of other digests than those that it set"
     return ""
 
 

@@ -7,6 +7,7 @@ git merges the changes of two neighbours without a conflict.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -20,7 +21,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ci_automation.config.document import Path
 
@@ -122,6 +123,10 @@ class Lock(Struct, frozen=True):
         if changed.find(*entry.place) != entry or [e for e in changed.entries if e != entry] != kept:
             raise InvalidLock([Problem(LOCK_FILE, None, None, (), "its keys are not on a line each")])
         return changed
+
+    def with_entries(self, entries: Iterable[LockEntry]) -> Lock:
+        """Return the lock file with each of `entries` in its place; raise as `with_entry`."""
+        return functools.reduce(Lock.with_entry, entries, self)
 
 
 class _Parser:

@@ -61,6 +61,7 @@ class AskedState(enum.StrEnum):
     OPENED = "opened"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
+    LATER = "later"  # with the other artifacts of its group, at the end of the run
     KEPT = "kept"  # people changed what was asked, and that is not overwritten
 
 

@@ -22,11 +22,13 @@ mutation($input: CreateCommitOnBranchInput!) {
 }
 """
 _PLAIN = "100644"
-_SAFE = re.compile(r"(?!consumer-|content-)[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*(?<!\.lock)")
+_SAFE = re.compile(r"(?!consumer-|content-|group-)[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*(?<!\.lock)")
 
 
 def branch_name(artifact: str, kind: str = "") -> str:
-    """Return the branch for one kind of pull request about an artifact; `kind` is nothing, `consumer-` or `content-`.
+    """Return the branch for one kind of pull request about an artifact, or about a group of them.
+
+    `kind` is nothing, `consumer-`, `content-` or `group-`.
 
     A name that git would refuse, or that begins like a kind, is shortened and gets a hash.
     """

@@ -15,6 +15,7 @@ __all__ = [
     "preview",
     "promotion",
     "request",
+    "request_marks",
     "rollback",
     "summary",
     "sync",

@@ -1,19 +1,17 @@
 """The pull request that asks for an approval: its title, and the page that a person decides on.
 
 Both are made of the step and its release notes alone and know no time, so that what was asked already is found to be
-the same. The page's
-last line is for this program: it says what the page asks for, and whether that was brought to an end.
+the same. The page's last lines are marks for this program: `request_marks`.
 """
 
 from __future__ import annotations
 
-import enum
-import re
-from typing import TYPE_CHECKING, Self
+import html
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.flux.artifact import called
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.hazard import Certainty
@@ -22,60 +20,26 @@ from ci_automation.report.changes_markdown import gates_markdown, markdown_secti
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line
 from ci_automation.report.notes import notes_markdown, telling_markdown
+from ci_automation.report.request_marks import MAX_MARK, Mark, place_digest, put_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flux.version import Version
     from ci_automation.policy.plan import PlannedStep
     from ci_automation.report.notes import ReleaseNotes
 
 MAX_BODY = 60_000  # GitHub takes 65,536 characters
 _MAX_NOTES, _MAX_TELLING = 12_000, 4_000
-_MAX_MARK = 200
 _ROWS = (40, 10, 3)  # of each table and list; fewer where they are so long that the page would be too large
-_MAX_REASON = 300
-_MARK = re.compile(
-    r"<!-- flux-manifests (?P<state>[a-z]+) (?P<base>sha256:[0-9a-f]{64}) (?P<target>sha256:[0-9a-f]{64}) -->\s*\Z"
-)
+_MAX_REASON, _BRIEF = 300, 100
+_TOO_LONG = "The changes are too many to show them here: the plan of the run has all of them."
 _PROOFS = {
     Proof.KNOWN: "this version of the program was tested with exactly this release",
     Proof.CALIBRATED: "it equals Flux's own signed rendering, byte for byte",
     Proof.DELEGATED: "the release's own flux CLI rendered it",
     Proof.NONE: "**none**; a person allowed it explicitly",
 }
-
-
-class MarkState(enum.StrEnum):
-    """Progress of a request."""
-
-    OPENED = "opened"  # those who shall answer were not all told
-    ASKED = "asked"
-    WITHDRAWN = "withdrawn"  # by this program, not by a person
-
-
-class Mark(Struct, frozen=True):
-    """The request of a page, in its last line. People can edit that line: no approval depends on it."""
-
-    base: Digest
-    target: Digest
-    state: MarkState = MarkState.ASKED
-
-    @classmethod
-    def find(cls, body: str) -> Self | None:
-        """Return the mark at the end of a page, or None where there is none."""
-        found = _MARK.search(body)
-        if not found or found["state"] not in set(MarkState):
-            return None
-        return cls(Digest.parse(found["base"]), Digest.parse(found["target"]), MarkState(found["state"]))
-
-    def put(self, body: str) -> str:
-        """Return a page with this mark at its end, instead of the one that it had."""
-        return f"{_MARK.sub('', body).rstrip()}\n\n{self}\n"
-
-    def __str__(self) -> str:
-        return f"<!-- flux-manifests {self.state} {self.base} {self.target} -->"
 
 
 class Page(Struct, frozen=True):
@@ -97,39 +61,31 @@ class Page(Struct, frozen=True):
         return one_line(f"{called(step.new_version)} for {self.name} ({what})")
 
     @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Return what the page asks for."""
+        return (Mark(self.step.base, self.step.target),)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Return what each mark is about, in a few words."""
+        return (str(self.step.new_version),)
+
+    @property
     def body(self) -> str:
         """Return the page, at most `MAX_BODY` characters of GitHub's Markdown."""
-        pages = (self._page(rows) for rows in _ROWS)
-        page = next(page for page in pages if len(page) <= MAX_BODY - _MAX_MARK)
-        return Mark(self.step.base, self.step.target).put(page)
+        return put_marks(_longest(self._page, len(self.marks)), self.marks)
 
     def _page(self, rows: int) -> str:
-        parts = (*self._question(rows), *_changes(self.step, rows), *self._telling(), *self._answers(), self._notes())
-        return "\n\n".join(part for part in parts if part)
-
-    def _question(self, rows: int) -> tuple[str, ...]:
         step = self.step
-        channel = code(one_line(str(self.channel), _MAX_REASON))
-        approved = f"Merging this pull request approves **{called(step.new_version)}** for {channel}"
+        approved = f"Merging this pull request approves **{called(step.new_version)}** for {self._place}"
         digests = [
             ("now", str(step.old_version), code(str(step.base))),
             ("after the merge", f"**{step.new_version}**", code(str(step.target))),
         ]
-        return (
-            f"{approved}: exactly the digests below, once.",
-            markdown_table(("", "version", "digest"), digests),
-            "### Why this needs approval",
-            _listed(_inline(step.reasons, rows, _MAX_REASON)),
-        )
-
-    def _answers(self) -> tuple[str, ...]:
-        version = self.step.new_version
-        people = "people who may write to this repository"
-        people += f" and are in the team {code(self.team)}" if self.team else ""
-        reviews = f"{self.approvals} approving review{'s' if self.approvals > 1 else ''} of its last commit"
+        version = step.new_version
         how = f"renders {version} again, compares both digests, and signs and publishes exactly this target, or nothing"
         newer = "release"
-        if source := _source(self.step):
+        if source := _source(step):
             how = f"checks every gate again, and promotes exactly this target from {source}, or nothing"
             newer = f"digest of {source}"
         answers = (
@@ -137,39 +93,130 @@ class Page(Struct, frozen=True):
             "**To decline**, close it. No run asks for the same digest again while its branch exists.",
             f"**To decide later**, leave it open. A newer {newer} replaces it here.",
         )
-        counts = (
+        parts = (
+            f"{approved}: exactly the digests below, once.",
+            markdown_table(("", "version", "digest"), digests),
+            *self._found(rows),
+            *self.telling(),
+            "### What to check",
+            self._checks(),
+            "### How to answer",
+            _listed(answers),
+            self._who,
+            self.said(),
+        )
+        return _joined(parts)
+
+    def section(self, rows: int) -> str:
+        """Return what the page of a group shows of this artifact at a click: without rows no more than the reasons."""
+        step = self.step
+        title = html.escape(one_line(f"{self.name}: {step.old_version} to {step.new_version}"))
+        why = (*self._why(_ROWS[-1], _BRIEF), _TOO_LONG)
+        shown = (*self._found(rows), "### What to check", self._checks()) if rows else why
+        return folded(title, _joined((*shown, self._who)))
+
+    def row(self) -> tuple[str, ...]:
+        """Return the row of this artifact in the table of a group."""
+        step = self.step
+        versions = f"{step.old_version} → **{step.new_version}**"
+        return inline(self.name, _MAX_REASON), self._place, versions, code(str(step.base)), code(str(step.target))
+
+    @property
+    def _place(self) -> str:
+        return code(one_line(str(self.channel), _MAX_REASON))
+
+    def _why(self, rows: int, limit: int = _MAX_REASON) -> tuple[str, ...]:
+        return "### Why this needs approval", _listed(_inline(self.step.reasons, rows, limit))
+
+    def _found(self, rows: int) -> tuple[str, ...]:
+        return *self._why(rows), *_changes(self.step, rows)
+
+    def _checks(self) -> str:
+        return _listed(_checks(self.step, notes=bool(self.said())))
+
+    @property
+    def _who(self) -> str:
+        """Return whose answer counts."""
+        people = "people who may write to this repository"
+        people += f" and are in the team {code(self.team)}" if self.team else ""
+        reviews = f"{self.approvals} approving review{'s' if self.approvals > 1 else ''} of its last commit"
+        return (
             f"Only {people} can approve: the person who merges{f', after {reviews}' if self.approvals else ''}; if "
             "GitHub merges by itself, the people who approved the last commit in a review. Runs do not overwrite your "
             "commits on this branch, but this pull request approves only the digests above."
         )
-        return (
-            "### What to check",
-            _listed(_checks(self.step, notes=bool(self._notes()))),
-            "### How to answer",
-            _listed(answers),
-            counts,
-        )
 
-    def _telling(self) -> tuple[str, ...]:
+    def telling(self) -> tuple[str, ...]:
+        """Return what upstream calls breaking."""
         telling = telling_markdown(self.notes, _MAX_TELLING)
         return ("### Breaking changes in the release notes", telling) if telling else ()
 
-    def _notes(self) -> str:
+    def said(self) -> str:
+        """Return upstream's release notes, at a click."""
         which = f"{self.notes[-1].version} to {self.notes[0].version}" if len(self.notes) > 1 else self.step.new_version
         return folded(f"Upstream's release notes of {which}", notes_markdown(self.notes, _MAX_NOTES))
 
 
-def superseded(old: Mark, new: Mark, version: Version) -> str:
-    """Return the comment that says what is asked for now, and that no earlier approval counts for it."""
-    return (
-        f"Superseded: this pull request now asks for {version}, {code(str(new.target))}, "
-        f"instead of {code(str(old.target))}. Approvals of the old digest do not count for it.\n\n{new}\n"
-    )
+class GroupPage(Struct, frozen=True):
+    """The page of a request for several artifacts."""
+
+    name: str  # of the group
+    pages: tuple[Page, ...]
+
+    @property
+    def title(self) -> str:
+        """Return the title, one plain line."""
+        versions = ", ".join(dict.fromkeys(called(page.step.new_version) for page in self.pages))
+        return one_line(f"{versions} for {self.name} ({', '.join(page.name for page in self.pages)})")
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Return what the page asks for, for each artifact."""
+        return tuple(replace(page.marks[0], of=place_digest(page.channel)) for page in self.pages)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Return what each mark is about, in a few words."""
+        return tuple(f"{page.step.new_version} for {inline(page.name)}" for page in self.pages)
+
+    @property
+    def body(self) -> str:
+        """Return the page, at most `MAX_BODY` characters of GitHub's Markdown."""
+        return put_marks(_longest(self._page, len(self.marks), (0,)), self.marks)
+
+    def _page(self, rows: int) -> str:
+        how = (
+            "renders each release again, compares both digests, and signs and publishes exactly its target, or nothing"
+        )
+        answers = (
+            f"**To approve**, merge it. The next run {how}. If one artifact fails, it publishes the others.",
+            "**To decline**, close it. No run asks for the same digests again while its branch exists.",
+            "**To decide later**, leave it open. A newer release for one of the artifacts renews it here.",
+        )
+        approved = f"Merging this pull request approves a step of each artifact below, of the group {code(self.name)}"
+        head = ("artifact", "channel", "version", "digest now", "digest after the merge")
+        pages = self.pages if rows else ()
+        said = {page.notes: page for page in pages}.values()  # once for all artifacts that take the same step
+        return _joined(
+            (
+                f"{approved}: exactly the digests in its row, once.",
+                markdown_table(head, [page.row() for page in self.pages]),
+                *(page.section(rows) for page in self.pages),
+                *(part for page in said for part in page.telling()),
+                "### How to answer",
+                _listed(answers),
+                *(page.said() for page in said),
+            )
+        )
 
 
-def withdrawn(mark: Mark, reason: str) -> str:
-    """Return the comment with which a request is closed."""
-    return f"Withdrawn: {inline(reason, 2 * _MAX_REASON)}.\n\n{mark}\n"
+def _longest(page: Callable[[int], str], marks: int, few: Sequence[int] = ()) -> str:
+    """Return the page with the most rows that GitHub takes, with room for its marks."""
+    return next(text for rows in (*_ROWS, *few) if len(text := page(rows)) <= MAX_BODY - marks * MAX_MARK)
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "\n\n".join(part for part in parts if part)
 
 
 def _changes(step: PlannedStep, rows: int) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.port import ApprovalRequest, RequestKind
@@ -19,7 +19,7 @@ from tests.fakes.forge import Forge, Pull
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.approval.port import Approvals, Question
+    from ci_automation.approval.port import Question
     from ci_automation.artifact.reference import Reference
     from tests.fakes.forge import Repository as Fleet
 FLEET = "acme/fleet"
@@ -55,10 +55,11 @@ def desk(
     name: str = "production",
     kind: RequestKind = RequestKind.VERSION,
     token: Mapping[str, str] = MappingProxyType({}),
-) -> Approvals:
+    group: Mapping[str, Any] = MappingProxyType({}),
+) -> PullRequestApprovals:
     """Return the desk of a run that begins now."""
     github = client(forge, {**PERMISSIONS, "members": "read"}, FLEET, **token)
-    asked = AskedArtifact(name, channel, settings, kind)
+    asked = AskedArtifact(name, channel, settings, kind, **group)
     return PullRequestApprovals(Repository(github, FLEET), Commits(github, FLEET), Pulls(github, FLEET), asked)
 
 

@@ -19,7 +19,7 @@ from ci_automation.flux.version import Version
 from ci_automation.github.model import Actor, Making, PullRequest, PullSnapshot, PullState, Review, UpdateKind
 from ci_automation.records.content import CountedPerson, CountedRequest
 from ci_automation.records.notes import Approval
-from ci_automation.report.request import Mark
+from ci_automation.report.request_marks import Mark, place_digest
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 OTHER = Reference.parse("oci://ghcr.io/acme/flux-manifests:edge")
@@ -179,6 +179,53 @@ class TestMergedByAPerson:
     def test_a_merge_from_a_fork_that_did_not_ask_for_it_does_not_come_between(self) -> None:
         fork = pull(number=8, merged_at=MERGED + timedelta(days=1), merged_file=None, cross_repository=True)
         assert isinstance(judge_merge(ENTRY, snapshot(fork, pull()), OURS, PEOPLE, PLAIN), GrantedApproval)
+
+
+class TestGroup:
+    """A merge of a group's request counts for an artifact if its page names it, and stands aside if it does not."""
+
+    NAMED = Mark(BASE, TARGET, of=place_digest(CHANNEL))
+    BESIDE = Mark(BASE, TARGET, of=place_digest(OTHER))
+    LATER = MERGED + timedelta(days=1)
+
+    def judged(self, *marks: Mark, **later: Any) -> GrantedApproval | NotCounted:
+        """Judge the merge of a request that names the artifact and then one with `marks`."""
+        first = pull(body=f"{self.NAMED}\n{self.BESIDE}")
+        body = "\n".join(map(str, marks))
+        second = pull(number=8, merged_at=self.LATER, merged_by=BOB, body=body)
+        return judge_merge(ENTRY, snapshot(replace(second, **later), first), OURS, PEOPLE, PLAIN)
+
+    @pytest.mark.parametrize(
+        ("marks", "later", "by"),
+        [
+            pytest.param((BESIDE,), {}, "alice", id="a later merge that does not name it"),
+            pytest.param((BESIDE, NAMED), {}, "bob", id="a later merge that names it"),
+            pytest.param((BESIDE,), {"state": PullState.OPEN, "merged_at": None}, "alice", id="an open one beside it"),
+        ],
+    )
+    def test_the_last_merge_whose_page_names_it_is_the_yes(
+        self, marks: tuple[Mark, ...], later: dict[str, Any], by: str
+    ) -> None:
+        found = self.judged(*marks, **later)
+        assert isinstance(found, GrantedApproval)
+        assert found.approval.by == by
+
+    @pytest.mark.parametrize(
+        ("marks", "later", "why"),
+        [
+            pytest.param((BESIDE,), {"merged_file": changed(target=EVIL).text}, "the file was edited", id="it changed"),
+            pytest.param((BESIDE,), {"author": EVE}, "a description that eve wrote last", id="a page of a person"),
+            pytest.param((BESIDE, replace(NAMED, target=EVIL)), {}, "a description of other digests", id="another row"),
+            pytest.param((BESIDE, NAMED, replace(NAMED, target=EVIL)), {}, "a description of other", id="two rows"),
+            pytest.param((NAMED,), {"state": PullState.OPEN}, "which asks again", id="an open one that names it"),
+        ],
+    )
+    def test_anything_else_is_none(self, marks: tuple[Mark, ...], later: dict[str, Any], why: str) -> None:
+        assert why in reason(self.judged(*marks, **later))
+
+    def test_nothing_but_merges_beside_it_is_none(self) -> None:
+        alone = snapshot(pull(body=str(self.BESIDE)))
+        assert "the file was edited" in reason(judge_merge(ENTRY, alone, OURS, PEOPLE, PLAIN))
 
 
 class TestReviews:

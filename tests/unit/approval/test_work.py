@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.lock import Lock, LockEntry
-from ci_automation.approval.port import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.approval.work import Trace, Work
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -18,12 +18,13 @@ ENTRY = LockEntry(ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"
 NEIGHBOUR = LockEntry(replace(ENTRY.request, artifact=OTHER))
 NEWER = LockEntry(replace(ENTRY.request, target=Digest.of(b"newer")))
 LOCK = Lock().with_entry(ENTRY)
+PLACES = [(CHANNEL, RequestKind.VERSION)]
 BOT, ALICE = Actor("github-actions[bot]", is_bot=True), Actor("alice")
 HEAD = "b" * 40
 
 
 def ours(entry: LockEntry = ENTRY, default: Lock | None = None, author: Actor | None = BOT) -> Commit:
-    message = f"Ask for Flux\n\n{Trace.of(entry, default or Lock())}\n"
+    message = f"Ask for Flux\n\n{Trace.of([entry], default or Lock())}\n"
     return Commit(HEAD, author, message)
 
 
@@ -39,18 +40,18 @@ def seen(*commits: Commit, file: str | None = LOCK.text, merged: str | None = No
 
 
 def work(snapshot: PullSnapshot) -> Work:
-    found = Work.of(snapshot, CHANNEL)
+    found = Work.of(snapshot, PLACES)
     assert found is not None
     return found
 
 
 def test_no_branch_has_no_work() -> None:
-    assert Work.of(replace(seen(), branch=None), CHANNEL) is None
+    assert Work.of(replace(seen(), branch=None), PLACES) is None
 
 
 def test_a_trace_is_found_again_in_a_commit_of_ours_alone() -> None:
-    assert Trace.find(ours(), BOT) == Trace.of(ENTRY, Lock())
-    assert Trace.find(ours(author=None), BOT) == Trace.of(ENTRY, Lock())  # GitHub does not know the address
+    assert Trace.find(ours(), BOT) == Trace.of([ENTRY], Lock())
+    assert Trace.find(ours(author=None), BOT) == Trace.of([ENTRY], Lock())  # GitHub does not know the address
     assert Trace.find(ours(author=Actor("our-app[bot]", is_bot=True)), BOT) is not None
     assert Trace.find(ours(author=Actor("Machine")), Actor("machine")) is not None
     assert Trace.find(ours(author=ALICE), BOT) is None
@@ -108,9 +109,40 @@ def test_what_people_did_is_told_from_ours(snapshot: PullSnapshot, *, people: bo
 def test_a_branch_serves_as_long_as_it_asks_for_it_and_can_be_merged(
     snapshot: PullSnapshot, wanted: LockEntry, default: Lock, *, serves: bool
 ) -> None:
-    assert work(snapshot).serves(wanted, default) is serves
+    assert work(snapshot).serves([wanted], default) is serves
 
 
 def test_a_branch_without_commits_left_the_default_branch_at_its_own_head() -> None:
-    assert work(seen(file=LOCK.text)).base == Trace.of(NEWER, LOCK).base
-    assert work(seen(file=None)).base == Trace.of(NEWER, Lock()).base
+    assert work(seen(file=LOCK.text)).base == Trace.of([NEWER], LOCK).base
+    assert work(seen(file=None)).base == Trace.of([NEWER], Lock()).base
+
+
+class TestGroup:
+    """A branch that asks for several artifacts is told by the last trace, which names all that it asks for."""
+
+    PLACES = tuple((Reference.parse(f"oci://r.example/x:{tag}"), RequestKind.VERSION) for tag in "abc")
+    A, B, C = (LockEntry(replace(ENTRY.request, artifact=artifact)) for artifact, _ in PLACES)
+    DEFAULT = Lock().with_entry(C)
+
+    def on(self, *entries: LockEntry) -> Work:
+        message = f"Ask for Flux\n\n{Trace.of(entries, self.DEFAULT)}\n"
+        branch = Branch("b", HEAD, self.DEFAULT.with_entries(entries).text, (Commit(HEAD, BOT, message),))
+        found = Work.of(PullSnapshot("main", "d" * 40, None, branch, (), BOT), self.PLACES)
+        assert found is not None
+        return found
+
+    def test_an_entry_that_the_default_branch_had_is_not_asked_for(self) -> None:
+        found = self.on(self.A, self.B)
+        assert found.entries == (self.A, self.B)
+        assert not found.has_people
+        assert found.serves((self.B, self.A)[::-1], self.DEFAULT)
+
+    def test_another_number_of_artifacts_is_another_request(self) -> None:
+        assert not self.on(self.A, self.B).serves([self.A], self.DEFAULT)
+        assert not self.on(self.A).serves([self.A, self.B], self.DEFAULT)
+        assert self.on(self.A, self.B).has_others([self.A])
+        assert not self.on(self.A).has_others([self.A, self.B])
+
+    def test_what_the_default_branch_has_at_each_place_counts(self) -> None:
+        newer = self.DEFAULT.with_entry(replace(self.C, ask=2))
+        assert not self.on(self.A, replace(self.C, ask=3)).serves([self.A, replace(self.C, ask=3)], newer)

@@ -20,7 +20,16 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PlannedStep
 from ci_automation.report.markdown import inline
 from ci_automation.report.notes import ReleaseNotes
-from ci_automation.report.request import MAX_BODY, Mark, MarkState, Page, superseded, withdrawn
+from ci_automation.report.request import MAX_BODY, GroupPage, Page
+from ci_automation.report.request_marks import (
+    Mark,
+    MarkState,
+    find_marks,
+    place_digest,
+    put_marks,
+    superseded,
+    withdrawn,
+)
 
 BASE, TARGET, OTHER = (Digest.of(text) for text in (b"base", b"target", b"other"))
 SOURCE = ObjectId("apps", "Deployment", "flux-system", "source-controller")
@@ -248,7 +257,7 @@ def test_no_text_breaks_the_page(texts: list[str], notes: str) -> None:
     told = (replace(words, telling=("a",), text="a"),) if "Upstream's release notes" in page.body else ()
     expected = replace(page, step=_saying(["a"] * 5), name="a", notes=told)
     assert kinds(page.body) == kinds(expected.body)
-    assert Mark.find(page.body) == Mark(BASE, TARGET)
+    assert find_marks(page.body) == (Mark(BASE, TARGET),)
     assert "\n" not in page.title
     assert "@octocat" not in page.title
 
@@ -278,12 +287,12 @@ def test_the_longest_page_is_one_that_github_takes() -> None:
 
 class TestMark:
     @pytest.mark.parametrize("state", MarkState)
-    def test_it_is_found_at_the_end_and_replaced_there(self, state: MarkState) -> None:
-        mark = Mark(BASE, OTHER, state)
-        body = mark.put(PAGE.body)
-        assert Mark.find(body) == mark
-        assert Mark.find(body.replace("\n", "\r\n") + "  \r\n") == mark
-        assert Mark(BASE, TARGET).put(body) == PAGE.body
+    def test_they_are_found_at_the_end_and_replaced_there(self, state: MarkState) -> None:
+        for marks in ((Mark(BASE, OTHER, state),), tuple(Mark(BASE, OTHER, state, of) for of in (BASE, TARGET))):
+            body = put_marks(PAGE.body, marks)
+            assert find_marks(body) == marks
+            assert find_marks(body.replace("\n", "\r\n") + "  \r\n") == marks
+            assert put_marks(body, [Mark(BASE, TARGET)]) == PAGE.body
 
     @pytest.mark.parametrize(
         "body",
@@ -293,17 +302,63 @@ class TestMark:
             f"> {Mark(BASE, TARGET)}\nno",
             str(Mark(BASE, TARGET)).replace("asked", "approved"),
             str(Mark(BASE, TARGET)).replace("sha256:", "sha512:"),
+            f"{Mark(BASE, TARGET)}\n{Mark(BASE, OTHER, MarkState.OPENED)}",
         ],
     )
     def test_none_is_found_where_there_is_none(self, body: str) -> None:
-        assert Mark.find(body) is None
+        assert find_marks(body) == ()
 
 
-def test_comments_say_what_happened_and_end_with_the_mark() -> None:
+def test_comments_say_what_happened_and_end_with_the_marks() -> None:
     old, new = Mark(BASE, TARGET), Mark(BASE, OTHER)
-    comment = superseded(old, new, Version.parse("v2.9.5"))
+    comment = superseded([("v2.9.5", old, new)], [new])
     assert comment.startswith(f"Superseded: this pull request now asks for v2.9.5, `{OTHER}`, instead of `{TARGET}`.")
-    assert Mark.find(comment) == new
+    assert find_marks(comment) == (new,)
+    assert ", and for v2.9.6 for edge, `" in superseded([("v2.9.5", old, new), ("v2.9.6 for edge", new, old)], [new])
     mark = replace(old, state=MarkState.WITHDRAWN)
-    assert withdrawn(mark, "see #1 | x").startswith(r"Withdrawn: see \# 1 \| x.")
-    assert Mark.find(withdrawn(mark, "x")) == mark
+    assert withdrawn([mark], "see #1 | x").startswith(r"Withdrawn: see \# 1 \| x.")
+    assert find_marks(withdrawn([mark], "x")) == (mark,)
+
+
+class TestGroup:
+    """One page for several artifacts: what a merge approves is in one table, and the rest is folded."""
+
+    OTHERS = Reference.parse("oci://ghcr.io/acme/flux-manifests:edge")
+    EDGE = replace(PAGE, name="edge", channel=OTHERS, step=replace(STEP, target=OTHER), team="acme/platform")
+    GROUP = GroupPage("eu", (replace(PAGE, notes=NOTES), replace(EDGE, notes=NOTES)))
+
+    def test_every_artifact_has_a_row_and_a_section_and_the_notes_are_there_once(self) -> None:
+        body = self.GROUP.body
+        head = (
+            "| artifact | channel | version | digest now | digest after the merge |\n| --- | --- | --- | --- | --- |\n"
+        )
+        row = f"| `oci://ghcr.io/acme/flux-manifests:edge` | v2.8.8 → **v2.9.4** | `{BASE}` | `{OTHER}` |"
+        assert f"{head}| production | " in body
+        assert f"| edge {row}" in body
+        assert body.count("### What can break") == 2
+        assert "<summary>edge: v2.8.8 to v2.9.4</summary>" in body
+        assert body.count("<summary>Upstream's release notes of v2.9.4</summary>") == 1
+        assert body.count("### Breaking changes in the release notes") == 1
+        assert body.count("are in the team `acme/platform`") == 1
+
+    def test_the_title_has_each_version_once(self) -> None:
+        assert self.GROUP.title == "Flux v2.9.4 for eu (production, edge)"
+        newer = replace(self.EDGE, step=replace(STEP, new_version=Version.parse("v2.9.5")))
+        assert GroupPage("eu", (PAGE, newer)).title == "Flux v2.9.4, Flux v2.9.5 for eu (production, edge)"
+
+    def test_the_marks_tell_artifacts_of_the_same_digests_apart(self) -> None:
+        same = GroupPage("eu", (PAGE, replace(self.EDGE, step=STEP)))
+        assert find_marks(same.body) == same.marks
+        assert (PAGE.steps, same.steps) == (("v2.9.4",), ("v2.9.4 for production", "v2.9.4 for edge"))
+        assert [mark.of for mark in same.marks] == [place_digest(PAGE.channel), place_digest(self.OTHERS)]
+
+    def test_what_does_not_fit_is_left_out_but_never_a_row(self) -> None:
+        long = "|" * 2000
+        step = replace(STEP, hazards=(replace(HAZARD, sentence=long, remedies=(long,) * 9),) * 9, reasons=(long,) * 9)
+        notes = tuple((ReleaseNotes(STEP.new_version, (), f"{n}" * 20_000),) for n in range(20))
+        pages = tuple(replace(self.EDGE, name=f"edge-{n}", step=step, notes=notes[n]) for n in range(20))
+        body = GroupPage("eu", pages).body
+        assert len(body) <= MAX_BODY
+        assert len(find_marks(body)) == 20
+        assert all(f"| edge-{n} | " in body for n in range(20))
+        assert "the plan of the run has all of them" in body

@@ -1,0 +1,95 @@
+"""The last lines of a request's page, which are for this program, and the comments that end with them.
+
+A mark says what the page asks for one artifact, and whether that was brought to an end.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.report.markdown import code, inline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ci_automation.artifact.reference import Reference
+
+MAX_MARK = 300
+_MAX_REASON = 600
+_DIGEST = r"sha256:[0-9a-f]{64}"
+_MARK = re.compile(
+    rf"<!-- flux-manifests (?P<state>[a-z]+) (?P<base>{_DIGEST}) (?P<target>{_DIGEST})(?: (?P<of>{_DIGEST}))? -->\s*"
+)
+_MARKS = re.compile(rf"(?:{re.sub('P<[a-z]+>', ':', _MARK.pattern)})+\Z")
+
+
+class MarkState(enum.StrEnum):
+    """Progress of a request."""
+
+    OPENED = "opened"  # those who shall answer were not all told
+    ASKED = "asked"
+    WITHDRAWN = "withdrawn"  # by this program, not by a person
+
+
+class Mark(Struct, frozen=True):
+    """What a page asks for one artifact, in one of its last lines. People can edit that line: it approves nothing.
+
+    `of` is the digest of the artifact's address on the page of a group; the page of one artifact has none.
+    """
+
+    base: Digest
+    target: Digest
+    state: MarkState = MarkState.ASKED
+    of: Digest | None = None
+
+    def __str__(self) -> str:
+        return f"<!-- flux-manifests {self.state} {self.base} {self.target}{f' {self.of}' if self.of else ''} -->"
+
+
+def find_marks(body: str) -> tuple[Mark, ...]:
+    """Return the marks at the end of a page, or of a comment of ours; none if one of them is not as it should be."""
+    end = _MARKS.search(body)
+    found = list(_MARK.finditer(end[0])) if end else []
+    states = {each["state"] for each in found}
+    if len(states) != 1 or not states <= set(MarkState):
+        return ()
+    return tuple(
+        Mark(
+            Digest.parse(each["base"]),
+            Digest.parse(each["target"]),
+            MarkState(each["state"]),
+            Digest.parse(each["of"]) if each["of"] else None,
+        )
+        for each in found
+    )
+
+
+def put_marks(body: str, marks: Iterable[Mark]) -> str:
+    """Return a page with these marks at its end, instead of those that it had."""
+    lines = "\n".join(map(str, marks))
+    return f"{_MARKS.sub('', body).rstrip()}\n\n{lines}\n"
+
+
+def place_digest(artifact: Reference) -> Digest:
+    """Return what stands for an artifact's address in a mark."""
+    return Digest.of(str(artifact).encode())
+
+
+def superseded(changes: Sequence[tuple[str, Mark, Mark]], marks: Iterable[Mark]) -> str:
+    """Return the comment that says what is asked for now, and that no earlier approval counts for it."""
+    asks = (f"{what}, {code(str(new.target))}, instead of {code(str(old.target))}" for what, old, new in changes)
+    return put_marks(
+        f"Superseded: this pull request now asks for {', and for '.join(asks)}. "
+        f"Approvals of the old digest{'s' if len(changes) > 1 else ''} do not count for it.",
+        marks,
+    )
+
+
+def withdrawn(marks: Iterable[Mark], reason: str) -> str:
+    """Return the comment with which a request is closed."""
+    return put_marks(f"Withdrawn: {inline(reason, _MAX_REASON)}.", marks)
