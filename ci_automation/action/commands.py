@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ci_automation.action.announcement import announcing
 from ci_automation.action.approval_rules import judged_by, reviewed_run
 from ci_automation.action.github import Hub, desks_of, now, with_git
+from ci_automation.action.groups import ask_groups
 from ci_automation.action.health import diagnose, watch_schedule
 from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.promoted import run_promotion
@@ -198,7 +199,8 @@ def _for_each(
             return flow(goal)
         return promote(planned[goal.name]) if promote else run_promotion(planned[goal.name], inputs, hub, run)
 
-    return _each((*known, *(it.goal for it in planned.values())), announcing(one, hub, run), inputs, run)
+    code = _each((*known, *(it.goal for it in planned.values())), announcing(one, hub, run), inputs, run)
+    return max(code, ask_groups(hub, run))
 
 
 def _each(found: tuple[Target, ...], flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun) -> int:

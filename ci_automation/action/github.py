@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.action.approval_rules import judged_by, settings_of
 from ci_automation.approval.port import RequestKind
+from ci_automation.cli.arguments import configuration
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import ApprovalVia
 from ci_automation.errors import UsageError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.action.run import ActionRun
     from ci_automation.approval.dispatch import Sender
     from ci_automation.approval.port import Approvals
+    from ci_automation.approval.pull_request import PullRequestApprovals
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.planning.git_content import GitContent
@@ -76,6 +78,7 @@ class Hub(Hiding, Struct):
     job: Job
     say: Callable[[str], None]
     hide: Callable[[str], None]
+    groups: dict[str, list[PullRequestApprovals]] = field(default_factory=dict)  # that were looked at in this run
     _app: AppTokens | None = None
     _branch: str = ""
     _spent: Spent | None = None
@@ -239,7 +242,14 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
             places = Repository(client, name, hub.ahead(goal)), Commits(client, name), Pulls(client, name)
             place = hub.job.workspace if hub.inputs.command in {"update", "promote"} else None
             asked = AskedArtifact(goal.name, goal.channel, settings, kind, partial(judged_by, goal), place)
-            return PullRequestApprovals(*places, asked)
+            if kind is RequestKind.CONTENT or goal.configured is None or not goal.configured.group:
+                return PullRequestApprovals(*places, asked)
+            group = goal.configured.group
+            artifacts = config.artifacts if (config := configuration(hub.inputs.given)) else ()
+            channels = tuple(it.channel for it in artifacts if it.group == group)
+            desk = PullRequestApprovals(*places, replace(asked, group=group, group_channels=channels))
+            hub.groups.setdefault(group, []).append(desk)
+            return desk
         case ApprovalVia.WORKFLOW_DISPATCH:
             from ci_automation.approval.workflow_run import WorkflowApprovals
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ci_automation.config.document import Path
     from ci_automation.config.schema import File
 
+_MOST_IN_GROUP = 20
 # Keys about rendering, which an artifact with promote does not take.
 _OF_RENDERING = {"flags": "flags", "overlay": "overlay", "pin_images": "pinImages"}
 
@@ -131,6 +132,7 @@ def _contradictions(document: ConfigDocument, file: File, config: Config) -> lis
                 problems.append(document.problem(here, f"is the same as that of artifacts[{first[1]}]"))
     problems += [document.problem(("artifacts", *path), what) for path, what in unfit_promotions(file.artifacts)]
     problems += [document.problem(("artifacts", *path), what) for path, what in _shared_version_tags(config.artifacts)]
+    problems += [document.problem(("artifacts", *path), what) for path, what in _unfit_groups(config.artifacts)]
     for index, (entry, it) in enumerate(zip(file.artifacts, config.artifacts, strict=True)):
         for key, what in _unfit(it):
             problems.append(document.problem(("artifacts", index, *([key] if hasattr(entry, key) else [])), what))
@@ -143,6 +145,25 @@ def _shared_version_tags(artifacts: Sequence[ArtifactConfig]) -> Iterator[tuple[
     for index, it in enumerate(artifacts):
         if it.version_tags and (first := tagged.setdefault(it.channel.repository, index)) != index:
             yield (index, "versionTags"), f"is for one artifact of a repository, and artifacts[{first}] has it"
+
+
+def _unfit_groups(artifacts: Sequence[ArtifactConfig]) -> Iterator[tuple[Path, str]]:
+    """Yield the artifacts that cannot share a request with the others of their group."""
+    members: dict[str, list[int]] = {}
+    for index, it in enumerate(artifacts):
+        if not it.group:
+            continue
+        here: Path = (index, "group")
+        first = members.setdefault(it.group, []) or [index]
+        members[it.group].append(index)
+        if it.promote:
+            yield here, "is for artifacts that are rendered; a promotion waits for its source, and is asked for alone"
+        elif it.approval.via is not ApprovalVia.PULL_REQUEST:
+            yield here, "needs approval.via: pull-request"
+        elif it.approval != artifacts[first[0]].approval:
+            yield here, f"needs the approval of artifacts[{first[0]}], which is in the same group"
+        elif len(members[it.group]) == _MOST_IN_GROUP + 1:
+            yield here, f"has more than {_MOST_IN_GROUP} artifacts, which one page cannot show"
 
 
 def _unfit(it: ArtifactConfig) -> Iterator[tuple[str, str]]:

@@ -254,6 +254,7 @@ class ArtifactConfig(Struct, frozen=True):
     sync: SyncSettings | None = None
     pin_images: bool | None = None  # None: as the artifact has it
     promote: PromoteConfig | None = None  # None: it is rendered
+    group: str = ""  # of artifacts that are asked for in one pull request
     announce: tuple[str, ...] = ()  # OWNER/NAME of the repositories that are sent flux-manifests-published
 
 

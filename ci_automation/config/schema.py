@@ -194,6 +194,10 @@ class Artifact(Defaults, frozen=True, kw_only=True):
     accept_edits: list[AcceptEditsEntry] | None = None
     """Digests whose hand edits of the components file a step may drop, until a date, as with --accept-edits."""
     promote: PromoteSection | None = None
+    group: Name | None = None
+    """One pull request for the versions of all artifacts of this group. They need the same `approval`, with `via:
+    pull-request`, and one run for all of them. Default: a pull request for each artifact.
+    """
     flags: Flags | None = None
     """Flags of `flux install` by their own names. They override the flags of the present components."""
 

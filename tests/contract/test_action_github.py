@@ -14,13 +14,15 @@ from tests.fakes.samples import write_old_samples
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.fakes.forge.repository import Repository
     from tests.fakes.sigstore import LocalSigstore
 
 CHANNEL = "layout:registry:production"
+EDGE = "layout:registry:edge"
+GROUP = {"key": "cosign.key", "releases": "releases"}
 OWN = {"artifact": CHANNEL, "key": "cosign.key", "releases": "releases"}
 LOCK = ".github/flux-manifests.lock.yaml"
 ALL = {"contents": "write", "pull_requests": "write", "issues": "write", "actions": "write"}
@@ -125,6 +127,88 @@ def test_the_scheduled_check_takes_up_a_merge_that_was_not_applied(runner: Runne
     checkout(runner, fleet)
     ran = runner.run(**OWN)
     assert (ran.code, ran.outputs["changed"], ran.outputs["digest"]) == (0, "true", asked.outputs["pending-digest"])
+
+
+@pytest.fixture
+def group(runner: Runner) -> Callable[..., None]:
+    """Return what configures two channels of one repository, with the same digest, as one group."""
+    assert (
+        run(
+            [
+                "init",
+                EDGE,
+                "--flux-version",
+                "v2.98.8",
+                "--releases",
+                "releases",
+                "--signing",
+                "key",
+                "--key",
+                "cosign.key",
+            ]
+        )
+        == 0
+    )
+
+    def configure(paused: str = "false") -> None:
+        (runner.workspace / ".github").mkdir(exist_ok=True)
+        (runner.workspace / ".github/flux-manifests.yaml").write_text(
+            "version: 1\ndefaults: {approval: {via: pull-request}}\nartifacts:\n"
+            f"- {{name: production, url: '{CHANNEL}', group: eu}}\n"
+            f"- {{name: edge, url: '{EDGE}', group: eu, paused: {paused}}}\n"
+        )
+
+    configure()
+    return configure
+
+
+def test_a_group_is_asked_for_once_and_each_artifact_is_published_by_itself(
+    runner: Runner, fleet: Repository, group: Callable[..., None]
+) -> None:
+    asked = runner.run(**GROUP)
+    (pull,) = fleet.pulls
+    assert (asked.code, pull.title) == (0, "Flux v2.99.4 for eu (production, edge)"), asked
+    url = f"/acme/fleet/pull/{pull.number}"
+    assert [it["approval-url"].endswith(url) for it in asked.artifacts] == [True, True]
+    assert asked.summary.count("[waits for approval](<") == 2
+    assert f"edge: v2.99.4 waits for approval at {asked.artifacts[1]['approval-url']}" in asked.said("notice")
+    assert runner.run(**GROUP).artifacts[1]["approval-url"] == asked.artifacts[1]["approval-url"]
+    assert len(fleet.pulls) == 1
+
+    fleet.merge(pull.number, "ada")
+    group(paused="true")
+    checkout(runner, fleet)
+    first = runner.run(**GROUP)
+    assert [it["changed"] for it in first.artifacts] == [True, False], first
+    assert first.artifacts[0]["digest"] == asked.artifacts[0]["pending-digest"]
+
+    group()
+    second = runner.run(**GROUP)
+    assert [it["changed"] for it in second.artifacts] == [False, True], second
+    assert second.artifacts[1]["digest"] == asked.artifacts[1]["pending-digest"]
+    done = runner.run(**GROUP)
+    assert (done.code, [it["changed"] for it in done.artifacts], len(fleet.pulls)) == (0, [False, False], 1)
+
+
+@pytest.mark.usefixtures("group")
+def test_a_run_for_a_part_of_a_group_says_that_it_does_not_ask(runner: Runner, fleet: Repository) -> None:
+    ran = runner.run(**GROUP, artifact="edge")
+    assert (ran.code, fleet.pulls) == (0, [])
+    assert (
+        "the group eu is asked for by a run for all of its artifacts, and this one is for 1" in ran.said("warning")[0]
+    )
+
+
+@pytest.mark.usefixtures("group")
+def test_a_request_of_a_group_that_fails_is_an_error_of_each_artifact(
+    runner: Runner, forge: Forge, fleet: Repository
+) -> None:
+    forge.faults.append(lambda method, path, _: RESET if method == "POST" and path.endswith("/pulls") else None)
+    ran = runner.run(**GROUP)
+    assert (ran.code, [it["error"]["code"] for it in ran.artifacts]) == (21, ["answer-lost"] * 2), ran
+    forge.faults.clear()
+    assert runner.run(**GROUP).code == 0
+    assert len(fleet.pulls) == 1
 
 
 def test_a_minor_is_asked_for_by_a_run_that_waits_and_published_by_it(

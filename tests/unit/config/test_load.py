@@ -41,6 +41,7 @@ from tests.unit.config.texts import FULL, MINIMAL
 
 FILE = "flux.yaml"
 DAY = timedelta(days=1)
+GROUPED = "version: 1\ndefaults: {approval: {via: pull-request}}\nartifacts:\n"
 
 
 def parsed(text: str) -> Config:
@@ -79,6 +80,7 @@ class TestWhatIsWritten:
             overlay="clusters/production",
             paused=True,
             version_tags=True,
+            group="eu",
             policy=Policy(
                 actions={Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.APPROVAL},
                 range=Range.parse(">=2.0.0 <4.0.0"),
@@ -419,6 +421,29 @@ class TestWhatIsWrong:
                 "- {name: d, url: 'oci://r.example/a:d', versionTags: true}",
                 "6:54: artifacts[3].versionTags: is for one artifact of a repository, and artifacts[0] has it",
                 id="two with version tags in one repository",
+            ),
+            pytest.param(
+                "version: 1\nartifacts:\n- {name: a, url: 'oci://r.example/a:b', group: eu}",
+                "3:48: artifacts[0].group: needs approval.via: pull-request",
+                id="a group that is not asked for by pull request",
+            ),
+            pytest.param(
+                f"{GROUPED}- {{name: a, url: 'oci://r.example/a:b', group: eu, approval: {{team: acme/x}}}}\n"
+                "- {name: b, url: 'oci://r.example/a:c', group: us, approval: {team: acme/y}}\n"
+                "- {name: c, url: 'oci://r.example/a:d', group: eu, approval: {team: acme/y}}",
+                "6:48: artifacts[2].group: needs the approval of artifacts[0], which is in the same group",
+                id="two of a group with other rules for approvals",
+            ),
+            pytest.param(
+                GROUPED + "- {name: a, url: 'oci://r.example/a:b', group: eu, promote: {from: 'oci://r.example/a:c'}}",
+                "4:48: artifacts[0].group: is for artifacts that are rendered; a promotion waits for its source, "
+                "and is asked for alone",
+                id="a promotion in a group",
+            ),
+            pytest.param(
+                GROUPED + "".join(f"- {{name: a{n}, url: 'oci://r.example/a:b{n}', group: eu}}\n" for n in range(22)),
+                "24:52: artifacts[20].group: has more than 20 artifacts, which one page cannot show",
+                id="a group that is too large",
             ),
         ],
     )

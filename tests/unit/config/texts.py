@@ -43,6 +43,7 @@ artifacts:
     overlay: clusters/production/
     paused: true
     versionTags: true
+    group: eu
     consumers: [{repository: acme/fleet, paths: [clusters]}, {repository: acme/edge}]
     announce: [acme/dashboards]
     minimumFlux: 2.6.4
