@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +19,6 @@ from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ci_automation.flux.version import Version
 
 _BEHIND = 4  # how many patches a real series is behind at the start, if it has so many
@@ -39,6 +37,21 @@ metadata: {name: memory, namespace: flux-system}
 spec:
   limits: [{type: Container, max: {memory: 2Gi}}]
 """
+# What every command of the demo needs: who signs, whom to trust, and where releases come from.
+_CONFIG = """\
+version: 1
+source: {source}
+artifacts:
+  - name: production
+    url: layout:registry:production
+    signing: {{key: cosign.key}}
+    verify: {{publicKey: cosign.pub}}
+"""
+_NEXT = (
+    "flux-manifests check production",
+    "flux-manifests pull production unpacked",
+    "flux-manifests rollback production --lift --reason 'fixed on our side'",
+)
 
 
 class TooFewReleases(UsageError):
@@ -52,41 +65,43 @@ class TooFewReleases(UsageError):
 
 @click.command("demo")
 @click.option("--releases", metavar="DIR", help="folder with real releases, instead of the samples")
-@click.option("--folder", metavar="DIR", help="keep everything in this new or empty folder, instead of a temporary one")
+@click.option("--folder", metavar="DIR", help="use this new or empty folder, instead of a new one for temporary files")
 def command(releases: str | None, folder: str | None) -> None:
     """Show the whole job on an embedded registry, with sample releases.
 
     It makes an artifact, publishes a patch, shows what waits for approval, approves it, and verifies: with the commands
-    that it prints, on an OCI image layout directory instead of a registry. Nothing leaves this machine.
+    that it prints, on an OCI image layout directory instead of a registry. Nothing leaves this machine. The folder
+    stays, so that you can go on in it.
 
     \b
     flux-manifests demo
     """
     source = Path(releases).absolute() if releases else Path("releases")
-    with _workplace(folder) as place, contextlib.chdir(place):
+    place = _workplace(folder)
+    with contextlib.chdir(place):
         if not releases:
             write_samples(source)
+            click.echo("The versions below are samples that Flux never had, such as v2.99.4.")
         _show(source, _start(source))
+    _step("What to do next:")
+    where = shlex.quote(str(place))
+    click.echo("\n".join((f"cd {where}", *_NEXT)))
+    click.echo(f"The folder stays. To delete it: rm -r {where}")
 
 
-@contextlib.contextmanager
-def _workplace(folder: str | None) -> Iterator[Path]:
-    if folder is not None:
-        place = Path(folder)
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            in_use = any(place.iterdir())
-        except OSError as error:
-            raise Unwritable(place, error) from None
-        if in_use:
-            raise OutputExists(place)
-        yield place
-        return
-    place = Path(tempfile.mkdtemp(prefix="flux-manifests-demo-"))
+def _workplace(folder: str | None) -> Path:
+    """Return the folder to work in, which is new or empty."""
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="flux-manifests-demo-"))
+    place = Path(folder)
     try:
-        yield place
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True, exist_ok=True)
+        in_use = any(place.iterdir())
+    except OSError as error:
+        raise Unwritable(place, error) from None
+    if in_use:
+        raise OutputExists(place)
+    return place
 
 
 def _start(source: Path) -> Version:
@@ -100,29 +115,28 @@ def _start(source: Path) -> Version:
 
 
 def _show(source: Path, start: Version) -> None:
-    channel, plan = "layout:registry:production", Path("plan.json")
     _make_keys(Path("cosign.key"), Path("cosign.pub"))
     Path("overlay/extra").mkdir(parents=True, exist_ok=True)
     Path("overlay/kustomization.yaml").write_text(_KUSTOMIZATION)
     Path("overlay/extra/limits.yaml").write_text(_LIMITS)
-    from_here, signed = ["--releases", str(source)], ["--signing", "key", "--key", "cosign.key"]
-    trusted = ["--public-key", "cosign.pub"]
-    _step("A team's first artifact: Flux with an extra controller, and the team's own files.")
+    Path(".github").mkdir(exist_ok=True)
+    Path(".github/flux-manifests.yaml").write_text(_CONFIG.format(source=json.dumps(f"dir:{source}")))
+    _step("The first artifact: Flux with an extra controller, and the team's own files.")
     extra = ["--components-extra", "image-reflector-controller", "--overlay", "overlay"]
-    _run("init", channel, "--flux-version", str(start), *extra, *from_here, *signed)
-    _step("The scheduled job: the patch is published by itself, the minor waits for a person.")
-    _run("update", channel, *from_here, *signed)
-    _step("A person looks at the plan, and approves exactly that digest.")
-    _run("plan", channel, "--out", str(plan), *trusted, *from_here)
-    target = next(step.target for step in read_plan_file(plan).steps if step.decision is Decision.APPROVAL)
-    _run("apply", str(plan), "--approve", str(target), *from_here, *signed)
-    _step("The minor was no good: back to what was there before. The next scheduled job does not undo it.")
-    back = str(read_plan_file(plan).steps[-1].old_version)
-    _run("rollback", channel, "--to", back, "--reason", "webhooks fail", "--yes", *signed)
-    _run("update", channel, *from_here, *signed)
+    _run("init", "production", "--flux-version", str(start), *extra)
+    _step("The scheduled job: the run publishes the patch; the minor needs approval.")
+    _run("update", "production")
+    _step("A person reads the plan, and approves exactly that digest.")
+    _run("plan", "production", "--out", "plan.json", into="plan.txt")
+    target = next(step.target for step in read_plan_file(Path("plan.json")).steps if step.decision is Decision.APPROVAL)
+    _run("apply", "plan.json", "--approve", str(target))
+    _step("The minor was no good: go back. The next scheduled job does not undo it.")
+    back = str(read_plan_file(Path("plan.json")).steps[-1].old_version)
+    _run("rollback", "production", "--to", back, "--reason", "webhooks fail", "--yes")
+    _run("update", "production")
     _step("What a cluster would check, and what is there now.")
-    _run("verify", channel, *trusted)
-    _run("history", channel, *trusted)
+    _run("verify", "production")
+    _run("history", "production")
 
 
 def _make_keys(key: Path, public: Path) -> None:
@@ -142,9 +156,13 @@ def _step(text: str) -> None:
     click.echo(f"\n{click.style(text, bold=True)}")
 
 
-def _run(*arguments: str) -> None:
-    """Show a command, and run it as the command line would."""
+def _run(*arguments: str, into: str | None = None) -> None:
+    """Show a command, and run it as the command line would, with its output on the terminal or `into` a file."""
     from ci_automation.cli import cli, coloured
 
-    click.echo(click.style(f"$ flux-manifests {shlex.join(arguments)}", fg="cyan"))
-    cli.main(args=list(arguments), prog_name="flux-manifests", standalone_mode=False, color=coloured(os.environ))
+    shown = f"$ flux-manifests {shlex.join(arguments)}{f' > {into}' if into else ''}"
+    click.echo(click.style(shown, fg="cyan"))
+    with contextlib.ExitStack() as stack:
+        if into:
+            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(Path(into).open("w", encoding="utf-8"))))
+        cli.main(args=list(arguments), prog_name="flux-manifests", standalone_mode=False, color=coloured(os.environ))

@@ -82,6 +82,7 @@ def command(
 
     \b
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --to v2.8.8 --reason "webhooks time out"
+    flux-manifests rollback production --to v2.8.8 --signing keyless
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --lift --reason "fixed on our side"
     """
     if not is_fit(reason):

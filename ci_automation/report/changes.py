@@ -156,9 +156,9 @@ def _change_lines(found: Findings, few: int = _FEW) -> Iterator[MarkedLine]:
     if not found.changes:
         yield MarkedLine(ALL_NEW if found.nothing_before else NOTHING)
         return
-    yield MarkedLine("What changes:")
     harmless = found.harmless()
     rows = found.alike((*found.to_look_at(), *(harmless if len(harmless) <= few else ())))
+    yield from (MarkedLine("What changes:"),) if rows or few else ()
     seen: Counter[str] = Counter()
     left: Counter[str] = Counter() if len(harmless) <= few else Counter(it.belongs_to for it in harmless)
     for row in rows:

@@ -1,4 +1,4 @@
-"""The demo is the real program: what it prints can be done again, and it leaves nothing behind unless told to."""
+"""The demo is the real program: what it prints can be done again, and it says what to do next."""
 
 from __future__ import annotations
 
@@ -33,11 +33,22 @@ def test_it_shows_the_whole_job_and_ends_verified(desk: Desk) -> None:
     assert (desk.folder / "here" / "cosign.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_without_a_folder_it_leaves_nothing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_it_keeps_a_new_one_and_what_it_prints_to_do_next_works(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    before = sorted(tmp_path.iterdir())
-    desk.ok("demo")
-    assert sorted(tmp_path.iterdir()) == before
+    before = set(tmp_path.iterdir())
+    ran = desk.ok("demo")
+    (place,) = set(tmp_path.iterdir()) - before
+    assert ran.out.startswith("The versions below are samples that Flux never had")
+    assert f"To delete it: rm -r {place}\n" in ran.out
+    first, *commands = ran.out.partition("What to do next:\n")[2].partition("The folder stays")[0].splitlines()
+    assert first == f"cd {place}"
+    assert len(commands) == 3
+    monkeypatch.chdir(place)
+    for command in commands:
+        desk.ok(*shlex.split(command)[1:])
+    assert "needs approval" in desk.ok("check", "production").out  # the hold is lifted
 
 
 def test_a_folder_in_use_is_refused_before_anything_is_done(desk: Desk) -> None:

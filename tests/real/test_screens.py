@@ -1,8 +1,19 @@
-"""A plan over two minor releases of Flux itself fits on two screens, and -v has all of it."""
+"""Output on a real terminal: a plan over two minors of Flux itself fits on two screens, and so does the demo."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
 from typing import TYPE_CHECKING
+
+import pytest
 
 from ci_automation.cli import run
 from tests.fakes.world import key_pem, signing_key
@@ -10,8 +21,6 @@ from tests.real.peers import flux_releases
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 LINES, COLUMNS = 2 * 24, 80
 CONFIG = "version: 1\nsource: dir:{releases}\nartifacts: [{{name: production, url: 'layout:r:production', {keys}}}]\n"
@@ -21,6 +30,45 @@ KEYS = "signing: {key: cosign.key}, verify: {publicKey: cosign.pub}"
 def screen_lines(text: str) -> int:
     """Return how many lines of a terminal a text takes."""
     return sum(max(1, -(-len(line) // COLUMNS)) for line in text.splitlines())
+
+
+def screen(folder: Path, columns: int, *arguments: str) -> list[str]:
+    """Return the lines that a command leaves on a terminal of this width, without colours and progress."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES", "NO_COLOR"}}
+    command = [sys.executable, "-m", "ci_automation", *arguments]
+    with subprocess.Popen(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as child:
+        os.close(theirs)
+        written = bytearray()
+        with contextlib.suppress(OSError), open(ours, "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
+            while piece := file.read(4096):
+                written += piece
+    assert child.returncode == 0, written.decode()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", written.decode()).replace("\r\n", "\n")
+    return [line.rpartition("\x1b[K")[2].replace("\r", "") for line in text.removesuffix("\n").split("\n")]
+
+
+COMMANDS = (("update", "production"), ("check", "production"), ("plan", "production"), ("history", "production"))
+TO_COPY = re.compile(r"(cd|\$|The folder stays\.|flux-manifests) ")
+
+
+@pytest.mark.parametrize("columns", [80, 100, 160])
+def test_no_line_is_wider_than_the_terminal_and_no_digest_or_command_is_broken(tmp_path: Path, columns: int) -> None:
+    demo = screen(tmp_path, columns, "demo", "--folder", "here")
+    shown = {command: screen(tmp_path / "here", columns, *command) for command in COMMANDS}
+    for lines in (demo, *shown.values()):
+        told = [line for line in lines if not TO_COPY.match(line) and "sha256:" not in line]
+        assert max(map(len, told)) <= columns, told
+        for digest in re.findall(r"sha256:([0-9a-f]*)", "\n".join(lines)):
+            assert len(digest) == 64
+    assert shown["check", "production"][0] == "layout:registry:production: v2.99.4 is waiting"
+    assert shown["history", "production"][0].split() == ["row", "version", "when", "(UTC)", "what"]
+    assert len(shown["history", "production"]) <= 10
+    approving = next(line for line in demo if line.startswith("flux-manifests apply"))
+    assert re.fullmatch(r"flux-manifests apply plan\.json --approve sha256:[0-9a-f]{64}", approving)
+    if columns == 100:
+        assert sum(max(1, -(-len(line) // columns)) for line in demo) <= 100, demo
 
 
 def test_a_plan_from_2_7_3_to_2_9_4_fits_on_two_screens(
@@ -39,6 +87,10 @@ def test_a_plan_from_2_7_3_to_2_9_4_fits_on_two_screens(
     assert screen_lines(shown) <= LINES, shown
     assert "10 CRDs lose v1beta2 (Alert, Bucket, GitRepository" in shown
     assert "Run `flux migrate`" in shown
+    first, *_ = shown.splitlines()
+    assert first.startswith("layout:r:production: v2.7.5 needs approval: "), first
+    for step in shown.split("\n\n")[1:]:
+        assert len(step.partition("To approve:")[0].splitlines()) <= 12, step
     commands = [line for line in shown.splitlines() if line.startswith("flux-manifests ")]
     assert [line.split()[1] for line in commands] == ["plan", "apply", "apply"]
     assert run(["plan", "production", "-v"]) == 0
