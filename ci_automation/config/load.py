@@ -49,7 +49,10 @@ def load_config(path: pathlib.Path, root: pathlib.Path | None = None) -> Config:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         what = f"it cannot be read: {error.strerror or error}"
-        raise InvalidConfig([Problem(str(path), None, None, (), what)]) from None
+        found = InvalidConfig([Problem(str(path), None, None, (), what)])
+        if isinstance(error, FileNotFoundError):
+            found.hint = "`setup` writes one."
+        raise found from None
     config = parse_config(data, str(path))
     return config if root is None or not root.parts else _from_root(config, root)
 
