@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli.arguments import configuration, configuration_path, configuration_root
+from ci_automation.cli.options import INPUTS
 from ci_automation.cli.output import print_aside, print_json, print_text
 from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.config.document import MAX_BYTES, InvalidConfig, Problem
+from ci_automation.config.document import MAX_BYTES, InvalidConfig, Problem, read_document
 from ci_automation.config.load import load_config
 from ci_automation.config.schema import config_schema
 from ci_automation.config.workflows import GitHubPlace
@@ -47,7 +48,7 @@ def validate(workflows: str | None, repository: str | None, branch: str, *, give
     """Check the configuration file; each error has its file, line and path.
 
     With --workflows it also checks that the workflows that use the action fit together, and fit the configuration:
-    concurrency groups, identities, triggers, permissions, environments and pins.
+    inputs, schedules, concurrency groups, identities, triggers, permissions, environments, pins and overlay folders.
 
     \b
     flux-manifests config validate --workflows .github/workflows --repository acme/fleet
@@ -61,6 +62,7 @@ def validate(workflows: str | None, repository: str | None, branch: str, *, give
         shown |= {"file": str(path), "artifacts": names}
         texts.append(f"{path} is valid; its artifacts are {', '.join(names)}.")
     if workflows:
+        _require_overlays(path, configuration_root(given), config)
         checked, advice = checked_workflows(Path(workflows), config, repository, branch, given.config)
         shown |= {"workflows": checked, "advice": advice}
         texts.append(f"The workflows that use the action fit together: {', '.join(checked) or 'none uses it'}.")
@@ -72,6 +74,21 @@ def validate(workflows: str | None, repository: str | None, branch: str, *, give
         print_aside(plain_text(line))
     if config:
         _warn(config)
+
+
+def _require_overlays(path: Path, root: Path, config: Config | None) -> None:
+    """Check that the checkout has the folders that the configuration names as overlays.
+
+    Raises:
+        InvalidConfig: it does not.
+    """
+    if config is None or not (root / ".git").exists():
+        return
+    missing = [(n, it) for n, it in enumerate(config.artifacts) if it.overlay and not (root / it.overlay).is_dir()]
+    if missing:
+        document = read_document(path.read_bytes(), str(path))
+        what = "the checkout has no such folder: "
+        raise InvalidConfig([document.problem(("artifacts", n, "overlay"), f"{what}{it.overlay}") for n, it in missing])
 
 
 def checked_workflows(
@@ -96,7 +113,7 @@ def checked_workflows(
         raise InvalidConfig([Problem(str(error.filename or folder), None, None, (), what)]) from None
     server = os.environ.get("GITHUB_SERVER_URL") or _SERVER
     place = GitHubPlace(repository, branch, server) if repository else None
-    if problems := workflow_problems(texts, config, place):
+    if problems := workflow_problems(texts, config, place, {it.name: it.choices for it in INPUTS}):
         raise UnfitWorkflows(list(problems))
     if place is None:
         print_aside("Identities were not checked; name the repository: --repository OWNER/NAME")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from ci_automation.artifact.yaml import text
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import ApprovalVia, Config, GitHubSourceConfig
 from ci_automation.config.workflow_rights import asks_via, lacking
 from ci_automation.config.workflows import PREVIEWING, SIGNING, named_artifacts
+from ci_automation.policy.model import InvalidPeriod, Period
 from ci_automation.policy.patterns import is_found
 
 if TYPE_CHECKING:
@@ -54,6 +57,19 @@ def wrong_events(use: ActionUse, place: GitHubPlace | None) -> Iterator[Problem]
         if missing:
             what = f"needs on.workflow_dispatch with the inputs {', '.join(missing)}: the check starts it with them"
             yield use.workflow.problem(what, "on", "workflow_dispatch")
+
+
+def wrong_schedule(workflow: CheckedWorkflow) -> Iterator[Problem]:
+    """Yield the times of a schedule that GitHub cannot read, or that never come."""
+    times = workflow.triggers.get("schedule")
+    for number, each in enumerate(times if isinstance(times, list) else ()):
+        if not isinstance(each, dict) or "cron" not in each:
+            yield workflow.problem("is no time of a schedule. Write - cron: 17 * * * *", "on", "schedule", number)
+            continue
+        try:
+            Period(text(each["cron"]), timedelta(hours=1), ZoneInfo("UTC"))
+        except InvalidPeriod as error:
+            yield workflow.problem(f"{error}. {error.hint}", "on", "schedule", number, "cron")
 
 
 def _wrong_preview(use: ActionUse) -> Iterator[Problem]:
@@ -101,7 +117,7 @@ def event_advice(
     `file` is the path of the configuration in the repository.
     """
     config = config or Config(GitHubSourceConfig(), named_artifacts(uses))
-    found = [*_late(uses, config, file, place.branch if place else "main")]
+    found = [*_left_out(uses, config), *_late(uses, config, file, place.branch if place else "main")]
     hearing = {
         id(use.workflow): use.workflow for use in uses if {PUBLISHED, REQUESTED}.intersection(_types(use.workflow))
     }
@@ -116,6 +132,16 @@ def event_advice(
         what = f"is announced to {place.repository}, where no workflow that uses the action starts on {PUBLISHED}. "
         found.append(uses[0].workflow.problem(f"what it publishes {what}Copy consumers.yaml, or leave announce out"))
     return tuple(found)
+
+
+def _left_out(uses: Sequence[ActionUse], config: Config) -> Iterator[Problem]:
+    """Yield the job that names its artifact, if the configuration has artifacts that no job works on."""
+    working = [use for use in uses if use.command in _LOOKING | {"promote"}]
+    done = {artifact.name for use in working for artifact in use.artifacts(config)}
+    missing = [it.name for it in config.artifacts if it.name not in done]
+    if fixed := [use for use in working if use.is_fixed and missing]:
+        what = f"no job updates or promotes {', '.join(missing)}. Leave artifact out here to work on all, or add a job"
+        yield fixed[0].workflow.problem(what, *fixed[0].path, "with", "artifact")
 
 
 def _untold(use: ActionUse, config: Config) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ci_automation.artifact.yaml import text
 from ci_automation.config.document import InvalidConfig, Problem
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, Config, GitHubSourceConfig
-from ci_automation.config.workflow_events import wrong_events
+from ci_automation.config.workflow_events import wrong_events, wrong_schedule
 from ci_automation.config.workflow_rights import asks_via, missing_rights
 from ci_automation.config.workflows import (
     GATED,
@@ -23,6 +23,7 @@ from ci_automation.config.workflows import (
     named_artifacts,
     read_workflow,
 )
+from ci_automation.flux.options import nearest
 from ci_automation.policy.patterns import is_found
 
 if TYPE_CHECKING:
@@ -48,11 +49,15 @@ class UnfitWorkflows(InvalidConfig):
 
 
 def workflow_problems(
-    texts: Mapping[str, str], config: Config | None, place: GitHubPlace | None
+    texts: Mapping[str, str],
+    config: Config | None,
+    place: GitHubPlace | None,
+    inputs: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Problem, ...]:
     """Return everything that does not fit together in the workflow files that use the action, by file and line.
 
-    Without a place the subjects of keyless signatures are not known, and are not checked.
+    Without a place the subjects of keyless signatures are not known, and are not checked. `inputs` are those of the
+    action, with the values that each takes if it does not take any; without them no input is checked.
     """
     read = [read_workflow(file, written) for file, written in sorted(texts.items())]
     workflows = [it for it in read if isinstance(it, CheckedWorkflow)]
@@ -61,8 +66,9 @@ def workflow_problems(
     ours = list({id(use.workflow): use.workflow for use in uses}.values())
     found = [it for it in read if isinstance(it, Problem)]
     for workflow in ours:
-        found += _unpinned(workflow)
+        found += [*_unpinned(workflow), *wrong_schedule(workflow)]
     for use in uses:
+        found += _wrong_inputs(use, inputs or {})
         found += [*_wrong_group(use), *wrong_events(use, place), *missing_rights(use, config)]
         found += [*_wrong_environment(use, config), *_wrong_names(use, config, workflows)]
     found += [*_different_pins(uses), *_different_groups(uses, config), *_shared_groups(uses, config)]
@@ -82,6 +88,16 @@ def _unpinned(workflow: CheckedWorkflow) -> Iterator[Problem]:
         if not (used.startswith("./") or _IMAGE.fullmatch(used) or _COMMIT.fullmatch(pin)):
             what = f"uses {used}, which its owner can change. Pin it to a full commit: @<40 hex digits> # <version>"
             yield workflow.problem(what, *path)
+
+
+def _wrong_inputs(use: ActionUse, known: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+    """Yield the inputs that the action does not have, and the values that they do not take; expressions aside."""
+    for name, value in use.inputs.items() if known and not use.called else ():
+        at = (*use.path, "with", name)
+        if name not in known:
+            yield use.workflow.problem(f"the action has no input {name!r}. {nearest(name, known)}", *at)
+        elif (choices := known[name]) and value and value not in choices and not expressions(value):
+            yield use.workflow.problem(f"the input {name} does not take {value!r}. {nearest(value, choices)}", *at)
 
 
 def _different_pins(uses: Sequence[ActionUse]) -> Iterator[Problem]:

@@ -177,7 +177,7 @@ KNOWN_FLAGS = {name.replace("_", "-"): name for name in Options.__struct_fields_
 
 def nearest_flag(flag: str, listed: Collection[str] = ()) -> str:
     """Return a hint with the nearest flag of those that this program knows and those that a release lists."""
-    return _nearest(flag, sorted({*KNOWN_FLAGS, "components-extra", *listed} - _REFUSED.keys()))
+    return nearest(flag, sorted({*KNOWN_FLAGS, "components-extra", *listed} - _REFUSED.keys()))
 
 
 def _other(flag: str, value: object) -> str:
@@ -202,7 +202,7 @@ def _check_components(components: tuple[str, ...]) -> None:
         raise InvalidOption("the list of components is empty", "Name at least one component with --components.")
     for name in components:
         if name not in COMPONENTS:
-            raise InvalidOption(f"Flux has no component {name!r}", _nearest(name, COMPONENTS))
+            raise InvalidOption(f"Flux has no component {name!r}", nearest(name, COMPONENTS))
         if components.count(name) > 1:
             raise InvalidOption(f"the component {name} is named twice", "Name each component once.")
 
@@ -249,7 +249,7 @@ def _wrong_type(flag: str, kind: str, value: object) -> InvalidOption:
     return InvalidOption(f"--{flag} takes {kind}, not {value!r}", "Correct the value. This run fetched nothing yet.")
 
 
-def _nearest(word: str, words: list[str] | tuple[str, ...]) -> str:
+def nearest(word: str, words: Collection[str]) -> str:
     """Return a hint with the nearest of the valid words."""
     import difflib
 

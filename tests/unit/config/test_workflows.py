@@ -11,6 +11,7 @@ import pytest
 from ci_automation.approval import lock
 from ci_automation.approval.dispatch import EventType
 from ci_automation.cli import run
+from ci_automation.cli.options import INPUTS
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_events import LOCK_FILE, PUBLISHED, REQUESTED, event_advice
 from ci_automation.config.workflow_rights import RIGHTS_OF_CALLED
@@ -55,6 +56,8 @@ WAYS = {
     "watched": WATCH,
     "on request": ({"flux.yaml": "requested.yaml"}, ONE),
 }
+NAMED = "          artifact: oci://ghcr.io/acme/flux-manifests:production\n"
+TAKEN = {it.name: it.choices for it in INPUTS}
 Way = tuple[dict[str, str], str]
 
 
@@ -64,7 +67,7 @@ def texts(way: Way) -> dict[str, str]:
 
 def found(files: dict[str, str], config: str = "", place: GitHubPlace | None = PLACE) -> list[str]:
     read = parse_config(config.encode(), "flux-manifests.yaml") if config else None
-    return [str(problem) for problem in workflow_problems(files, read, place)]
+    return [str(problem) for problem in workflow_problems(files, read, place, TAKEN)]
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -100,6 +103,47 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         REQUESTED,
         f"starts the job consumers on {REQUESTED}, and publications send {PUBLISHED}. Add it to types",
         id="a type of other events",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        '"17 * * * *"',
+        '"17 25 * * *"',
+        "flux.yaml:18:7: on.schedule[0].cron: '17 25 * * *' cannot be understood: it has no valid hour. Write minute",
+        id="a time that is none",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        '- cron: "17 * * * *"',
+        "- 17",
+        "on.schedule[0]: is no time of a schedule",
+        id="no time",
+    ),
+    # inputs
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "          artifact: oci",
+        "          aproval: none\n          artifact: oci",
+        "with.aproval: the action has no input 'aproval'. Did you mean approval?",
+        id="no such input",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "          command: do\n",
+        "          command: doo\n",
+        "with.command: the input command does not take 'doo'. Did you mean do?",
+        id="no such command",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "          approval: pull-request",
+        "          approval: pull-requests",
+        "with.approval: the input approval does not take 'pull-requests'. Did you mean pull-request?",
+        id="no such choice",
     ),
     # groups
     pytest.param(
@@ -517,7 +561,27 @@ class TestAdvice:
 
     @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
     def test_shipped_workflows_need_none(self, way: Way) -> None:
-        assert advice(texts(way), way[1]) == []
+        files = texts(way)
+        if way is PROMOTE:
+            files["flux.yaml"] = files["flux.yaml"].replace(NAMED, "")
+        assert advice(files, way[1]) == []
+
+    @pytest.mark.parametrize(
+        ("kept", "config", "missing"),
+        [
+            (True, TWO, "staging"),
+            (True, ONE, ""),
+            (False, TWO, ""),
+            (True, WAVES, "staging"),
+        ],
+    )
+    def test_an_artifact_that_no_job_works_on_is_named(self, *, kept: bool, config: str, missing: str) -> None:
+        text = SHIPPED["flux.yaml"].read_text()
+        text = text if kept else text.replace(NAMED, "")
+        told = [
+            each.partition("updates or promotes ")[2].partition(".")[0] for each in advice({"flux.yaml": text}, config)
+        ]
+        assert told == ([missing] if missing else [])
 
     @pytest.mark.parametrize("name", ["flux.yaml", "fleet.yaml", "requested.yaml", "flux-by-dispatch.yaml"])
     def test_lines_that_it_names_start_a_run_for_each_merge(self, name: str) -> None:
@@ -610,6 +674,23 @@ class TestCommand:
         captured = capsys.readouterr()
         assert "is valid; its artifacts are production." in captured.out
         assert "Identities were not checked; name the repository" in captured.err
+
+    def test_names_an_overlay_that_the_checkout_does_not_have(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / ".github/workflows").mkdir(parents=True)
+        (tmp_path / ".github/flux-manifests.yaml").write_text(OVERLAY)
+        arguments = ["config", "validate", "--workflows", ".github/workflows"]
+        assert run(arguments) == 0  # no clone: nothing is checked out
+        (tmp_path / ".git").mkdir()
+        assert run(arguments) == 2
+        said = capsys.readouterr().err
+        assert (
+            ".github/flux-manifests.yaml:2:94: artifacts[0].overlay: the checkout has no such folder: clusters" in said
+        )
+        (tmp_path / "clusters/production").mkdir(parents=True)
+        assert run(arguments) == 0
 
     def test_names_a_folder_that_is_not_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["config", "validate", "--workflows", str(tmp_path / "none")]) == 2
