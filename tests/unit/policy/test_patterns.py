@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice, product
+
 import pytest
 import re2
 from hypothesis import example, given, settings
@@ -43,7 +45,10 @@ PIECES = st.sampled_from(
         r"\b",
     )
 )
-TEXTS = st.text(st.sampled_from("ab\n$^|[]\\-"), max_size=5)
+LETTERS = "ab\n$^|[]\\-"
+# Every text of at most two letters, and one in 1,999 of those of five.
+SHORT = [text for length in range(3) for text in product(LETTERS, repeat=length)]
+TEXTS = ["a\nb", *map("".join, [*SHORT, *islice(product(LETTERS, repeat=5), 0, None, 1_999)])]
 
 
 @pytest.mark.parametrize(
@@ -112,9 +117,9 @@ def test_what_also_matches_a_part_is_refused_and_the_whole_form_told(pattern: st
 
 
 @settings(max_examples=3000)
-@given(st.lists(PIECES, max_size=8).map("".join), st.lists(TEXTS, min_size=5, max_size=20))
-@example("^?a$", ["ba"])
-def test_no_pattern_passes_that_matches_a_part(pattern: str, texts: list[str]) -> None:
+@given(st.lists(PIECES, max_size=8).map("".join))
+@example("^?a$")
+def test_no_pattern_passes_that_matches_a_part(pattern: str) -> None:
     options = re2.Options()
     options.log_errors = False
     try:
@@ -123,8 +128,7 @@ def test_no_pattern_passes_that_matches_a_part(pattern: str, texts: list[str]) -
         return
     for candidate in filter(None, (pattern if is_anchored(pattern) else None, anchored_form(pattern))):
         compiled = re2.compile(candidate, options)
-        for text in (*texts, "a", "b", "ab", "a\nb", "\na", "a\n", ""):
-            assert bool(compiled.search(text)) == bool(compiled.fullmatch(text)), candidate
+        assert all(compiled.fullmatch(text) for text in TEXTS if compiled.search(text)), candidate
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "(", ""], ids=["look-ahead", "reference", "broken", "empty"])
