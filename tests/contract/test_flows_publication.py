@@ -11,10 +11,9 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Conflict, VerificationFailed
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
-from ci_automation.flows.publication.tags import ImmutableTagTaken
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import immutable_version
-from ci_automation.records.ledger import Ledger
+from ci_automation.records.ledger import ImmutableTagMoved, Ledger
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import gather, verify
@@ -63,7 +62,7 @@ def is_all_signed(world: World) -> bool:
     return all(d is not None and verify(world.registry, CHANNEL, d, OURS) for d in digests)
 
 
-FLOWS = {"init": (nothing, run_init, 19), "update": (at_oldest, run_update, 23)}
+FLOWS = {"init": (nothing, run_init, 20), "update": (at_oldest, run_update, 23)}
 
 
 @pytest.mark.parametrize(("start", "flow", "requests"), FLOWS.values(), ids=list(FLOWS))
@@ -192,6 +191,6 @@ def test_an_immutable_tag_that_leads_elsewhere_stops_a_first_publication() -> No
     (tag,) = (tag for tag in undisturbed.registry.tags(CHANNEL) if immutable_version(tag))
     world = nothing()
     world.registry.put_manifest(CHANNEL.at_tag(tag), other_artifact(world))
-    with pytest.raises(ImmutableTagTaken):
+    with pytest.raises(ImmutableTagMoved):
         run_init(world)
     assert world.registry.resolve(CHANNEL) is None
