@@ -56,6 +56,7 @@ COMMANDS = {
     "bootstrap": "Install Flux on a cluster from a channel, which the cluster follows from then on.",
     "mirror": "Fill a directory with verified releases, for sites without GitHub, or copy the controllers' images.",
     "config": "Check the configuration file, or print its JSON schema.",
+    "schema": "Print the JSON schema of an output, by the name that it has in `schema`.",
     "completion": "Print the script by which a shell completes commands and options.",
     "action": "Do the work of the GitHub Action, whose inputs are the options.",
 }
@@ -205,7 +206,7 @@ def _report(failure: Failure, *, as_json: bool) -> None:
     try:
         if as_json:
             value = {"code": failure.code, "message": message, "hint": hint, "exitCode": failure.exit_code}
-            click.echo(json.dumps({"error": value}, ensure_ascii=False))
+            click.echo(json.dumps({"schema": "flux-manifests.error/v1", "error": value}, ensure_ascii=False))
         sys.stdout.flush()
     except OSError:  # Python tries once more at exit, and would complain
         with contextlib.suppress(OSError):
@@ -232,6 +233,7 @@ __all__ = [
     "promote",
     "promotions",
     "results",
+    "schema",
     "target",
     "wiring",
 ]

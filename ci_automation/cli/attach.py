@@ -46,7 +46,7 @@ def command(artifact: str, kind: str, files: tuple[str, ...], annotations: tuple
     held = [TreeFile(Path(name).name, _content(name)) for name in files]
     digest, made = attach(reference, kind, held, dict(map(_pair, annotations)), ports)
     if given.output == "json":
-        print_json({"artifact": str(reference), "digest": str(digest), "attachment": str(made), "type": kind})
+        print_json({"artifact": str(reference), "digest": str(digest), "attachment": str(made), "type": kind}, "attach")
         return
     print_text(f"Attached to {digest}: {made}")
 

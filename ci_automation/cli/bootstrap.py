@@ -39,6 +39,6 @@ def command(artifact: str, kubeconfig: str, context: str | None, timeout: str, g
     revision = bootstrap(made, cluster, ports)
     if given.output == "json":
         value = {"artifact": str(made.sync.channel), "digest": str(made.digest), "version": str(made.sync.version)}
-        print_json({**value, "revision": revision})
+        print_json({**value, "revision": revision}, "bootstrap")
         return
     print_text(f"The cluster runs Flux {made.sync.version} and follows {made.sync.channel}: it applied {revision}.")

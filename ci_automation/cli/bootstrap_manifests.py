@@ -42,7 +42,7 @@ def command(artifact: str, folder: str, timeout: str, given: Arguments) -> None:
             {"name": each.name, "namespace": each.namespace, "command": each.command} for each in made.order.secrets
         ]
         value = {"artifact": str(made.sync.channel), "digest": str(made.digest), "version": str(made.sync.version)}
-        print_json({**value, "steps": steps, "secrets": secrets})
+        print_json({**value, "steps": steps, "secrets": secrets}, "bootstrap-manifests")
         return
     print_text(f"For a cluster without Flux, from {made.sync.channel} ({made.digest}), in this order:")
     print_text(made.order.told(folder))

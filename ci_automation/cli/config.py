@@ -67,7 +67,7 @@ def validate(workflows: str | None, repository: str | None, branch: str, *, give
         shown |= {"workflows": checked, "advice": advice}
         texts.append(f"The workflows that use the action fit together: {', '.join(checked) or 'none uses it'}.")
     if given.output == "json":
-        print_json(shown)
+        print_json(shown, "config")
     else:
         print_text("\n".join(texts))
     for line in shown.get("advice", ()):

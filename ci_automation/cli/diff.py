@@ -80,7 +80,7 @@ def command(old: str, new: str, *, exit_code: bool, given: Arguments) -> int:
     known = clusters(_follow(old, config), given, lambda text: reading_files(text, given))
     found = compare(before, after, known, kustomize())
     if given.output == "json":
-        print_json(_to_json(found))
+        print_json(_to_json(found), "diff")
     elif given.output == "markdown":
         print_text(difference_markdown(before.name, after.name, _remarks(found), found.found, _ROWS))
     else:

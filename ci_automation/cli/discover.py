@@ -44,7 +44,7 @@ def command(artifact: str, *, kind: str | None, folder: str | None, given: Argum
         write_tree(attached_files(reference, found.attachments, ports), Path(folder))
     if given.output == "json":
         attachments = [it.to_json() for it in found.attachments]
-        print_json({"artifact": str(reference), "digest": str(found.digest), "attachments": attachments})
+        print_json({"artifact": str(reference), "digest": str(found.digest), "attachments": attachments}, "discover")
     elif found.attachments:
         print_table(Table.plain(("type", "what", "digest"), map(_row, found.attachments)))
         if folder is not None:

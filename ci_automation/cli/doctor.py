@@ -70,7 +70,7 @@ def command(artifact: str | None, *, workflow: str, given: Arguments) -> int:
         client = github(_api_of(place), given, spent)
         findings += examined_repository(client, place, config, workflow, lambda: spent.ahead)
     if given.output == "json":
-        print_json({"healthy": not code_of_wrong(findings), "findings": to_builtins(findings)})
+        print_json({"healthy": not code_of_wrong(findings), "findings": to_builtins(findings)}, "doctor")
     else:
         print_text("\n".join(lines_of(findings)))
     return code_of_wrong(findings)

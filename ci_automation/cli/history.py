@@ -51,7 +51,7 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
     rows = history_rows(found.entries, reference.repository, every=given.verbose)
     shown = tuple(row for row in rows if after is None or (row.at is not None and row.at >= after))
     if given.output == "json":
-        print_json([_to_json(entry, shown) for entry in _newer(found.entries, after)])
+        print_json({"entries": [_to_json(entry, shown) for entry in _newer(found.entries, after)]}, "history")
     else:
         if shown or not rows:
             if (columns := width()) and not given.verbose:

@@ -102,7 +102,7 @@ def _print(result: Initialised, goal: Target, given: Arguments, steps: str) -> N
         }
         hazards = [hazard.to_json() for hazard in result.hazards]
         found = {"hazards": hazards, "rights": [each.to_json() for each in result.rights]}
-        print_json({**value, **made, **found, **({"migration": steps} if steps else {})})
+        print_json({**value, **made, **found, **({"migration": steps} if steps else {})}, "init")
         return
     verb = "published" if result.published else "is there already, with exactly this content"
     print_text(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}\n  its components are in {result.path}")

@@ -109,7 +109,7 @@ def _fill(folder: str, wanted: list[Version], config: Config | None, given: Argu
     ports = _ports(open_registry(artifacts), config, given)
     done = mirror(MirrorFolder(Path(folder), artifacts), ports, wanted, with_programs=with_programs)
     if given.output == "json":
-        print_json({"folder": folder, "releases": [_json(each) for each in done]})
+        print_json({"folder": folder, "releases": [_json(each) for each in done]}, "mirror")
     elif done:
         print_table(_table(done))
         if unsigned := [str(each.version) for each in done if not each.vouched]:
@@ -139,7 +139,7 @@ def _copy_images(put: Reference, place: str, wanted: list[Version], config: Conf
     ports = replace(_ports(way.target, config, given), trusted=trusted(None, given, None))
     done = mirror_images(way, ports, wanted)
     if given.output == "json":
-        print_json({"to": str(put.repository), "images": [_image_json(each) for each in done]})
+        print_json({"to": str(put.repository), "images": [_image_json(each) for each in done]}, "mirror-images")
         return
     rows = [(str(it.reference), str(it.digest), "verified" if it.vouched else "not verified", _took(it)) for it in done]
     print_table(Table(("image", "digest", "signature", "copied"), tuple(rows)))
@@ -168,7 +168,7 @@ def _push(folder: Path, target: Reference, config: Config | None, given: Argumen
         releases = [
             {"version": str(it.release.version), "signedBy": it.vouched, "written": written} for it, written in done
         ]
-        print_json({"repository": str(target.repository), "releases": releases})
+        print_json({"repository": str(target.repository), "releases": releases}, "mirror-push")
         return
     rows = [(str(it.release.version), _signed(it.vouched), "pushed" if new else "there already") for it, new in done]
     print_table(Table(("release", "files", str(target.repository)), tuple(rows)))

@@ -12,7 +12,7 @@ import click
 from ci_automation.report.text import MarkedLine, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.errors import Error
@@ -84,9 +84,10 @@ def print_table(table: Table) -> None:
     click.echo(table.to_text(width(), lambda cell, it: click.style(it, fg=_COLOURS[cell]) if cell in _COLOURS else it))
 
 
-def print_json(value: dict[str, Any] | list[Any]) -> None:
-    """Print a value for programs."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+def print_json(value: Mapping[str, Any], form: str = "") -> None:
+    """Print a value for programs; one of our own forms says which it is, and in which version."""
+    schema = {"schema": f"flux-manifests.{form}/v1"} if form else {}
+    click.echo(json.dumps({**schema, **value}, indent=2, ensure_ascii=False))
 
 
 def print_parts(parts: Iterable[Part]) -> None:

@@ -74,7 +74,7 @@ def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Argument
         print_parts(promotion_parts(shown, every=given.verbose, width=width(), alone=True))
     done.require_done()
     if given.output == "json":
-        print_json(shown.to_json())
+        print_json({"exitCode": 0, "promotions": [{**shown.to_json(), "exitCode": 0}]}, "promotions")
     return 0
 
 
@@ -98,7 +98,7 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
         values[-1]["exitCode"] = codes[-1]
     code = max(codes)
     if given.output == "json":
-        print_json({"exitCode": code, "promotions": values})
+        print_json({"exitCode": code, "promotions": values}, "promotions")
         return code
     if shown:
         print_table(promotions_table(shown, every=given.verbose))

@@ -44,7 +44,7 @@ def command(artifact: str, *, keep_last: int, keep_for: str | None, apply: bool,
         _print_survey(found)
     done = tuple(prune(found, ports)) if apply else ()
     if given.output == "json":
-        print_json(_to_json(found, done, applied=apply))
+        print_json(_to_json(found, done, applied=apply), "prune")
     elif done:
         print_table(Table(("deleted", "digest", ""), tuple(_row(each) for each in done)))
     elif not (found.goes or found.leftovers):

@@ -35,7 +35,7 @@ def command(artifact: str, folder: str, given: Arguments) -> None:
     write_tree(tree, Path(folder))
     if given.output == "json":
         files = sorted(file.path for file in tree.files)
-        print_json({"artifact": str(reference), "digest": str(digest), "signature": trust, "files": files})
+        print_json({"artifact": str(reference), "digest": str(digest), "signature": trust, "files": files}, "pull")
         return
     print_text(f"{len(tree.files)} files of {digest} are in {folder}; its signature was {trust}.")
     if ports.trusted is None:

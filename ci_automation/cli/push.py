@@ -46,7 +46,7 @@ def command(folder: str, artifact: str, *, source: str, revision: str, given: Ar
     done = push_manifests(goal.channel, read_folder(Path(folder)), source, revision, goal.ports, goal.intent)
     if given.output == "json":
         value = {"artifact": str(goal.channel), "digest": str(done.digest)}
-        print_json({**value, "published": done.published, "signed": done.signed, "revision": revision})
+        print_json({**value, "published": done.published, "signed": done.signed, "revision": revision}, "push")
         return
     print_text(f"{goal.channel} {'published' if done.published else 'has this content already'}: {done.digest}")
     if not done.signed:

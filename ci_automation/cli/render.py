@@ -40,6 +40,6 @@ def command(flux_version: str, given: Arguments) -> None:
         click.echo(f"warning: {why}", err=True)
     if given.output == "json":
         value = {"version": str(version), "options": wanted.differing(), "proven": made.proof is not Proof.NONE}
-        print_json({**value, "proof": str(made.proof), "proofDetail": made.detail, "components": made.text})
+        print_json({**value, "proof": str(made.proof), "proofDetail": made.detail, "components": made.text}, "render")
     else:
         click.echo(made.text.encode(), nl=False)

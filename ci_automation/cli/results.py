@@ -97,7 +97,7 @@ def finish(
     code = max(result.code(exit_code=exit_code) for result in results)
     if given.output == "json":
         values = [result.to_json(exit_code=exit_code) for result in results]
-        print_json(values[0] if len(values) == 1 else {"exitCode": code, "artifacts": values})
+        print_json({"exitCode": code, "artifacts": values}, "results")
         return code
     for result in results:
         _print_result(result, given, details=details, several=len(results) > 1, plan_file=plan_file)

@@ -108,7 +108,7 @@ def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> Non
         raise NotConfirmed(proposal.shown)
     roll_back(proposal, goal.ports, goal.intent)
     if given.output == "json":
-        print_json({**proposal.shown.to_json(), "changed": not proposal.shown.is_there})
+        print_json({**proposal.shown.to_json(), "changed": not proposal.shown.is_there}, "rollback")
     elif not proposal.shown.is_there:
         print_text(f"Rolled back: {proposal.shown.channel} is at {proposal.shown.target_version}.")
 
@@ -140,7 +140,7 @@ def _lift(goal: Target, reason: str, given: Arguments) -> None:
     lifted = lift(goal.channel, reason, goal.ports, goal.intent)
     if given.output == "json":
         value = {"artifact": str(lifted.channel), "digest": str(lifted.digest), "changed": bool(lifted.holds)}
-        print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]})
+        print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]}, "lift")
         return
     for hold in lifted.holds:
         print_text(f"The hold on {hold.version} is lifted: {lifted.channel} may get it again.")

@@ -53,7 +53,7 @@ def command(artifact: str, *, again: bool, given: Arguments) -> None:
     if derived:
         derived.check(reference)
     if given.output == "json":
-        print_json(_to_json(reference, found, derived))
+        print_json(_to_json(reference, found, derived), "verify")
 
 
 def _print_verification(reference: Reference, found: Verification) -> None:

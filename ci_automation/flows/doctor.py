@@ -40,7 +40,7 @@ class Health(enum.StrEnum):
     GOOD = "good"
 
 
-class Diagnosis(Struct, frozen=True):
+class Diagnosis(Struct, frozen=True, rename="camel"):
     """One examination: what was looked at, what was found, and the one thing to do; `exit_code` is for scripts."""
 
     what: str

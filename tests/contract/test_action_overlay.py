@@ -1043,7 +1043,7 @@ def test_no_version_brings_other_options_once_the_folder_is_taken_out(
     for how in ("apart", "together"):
         scene.runner.capture.readouterr()
         assert run(["plan", "production", "--output", "json", "--releases", "../releases", "--key", "cosign.key"]) == 0
-        content, minor = json.loads(scene.runner.capture.readouterr().out)["plan"]["steps"]
+        content, minor = json.loads(scene.runner.capture.readouterr().out)["artifacts"][0]["plan"]["steps"]
         targets[how], alone = minor["target"], content["target"]
         assert (minor["base"] == before) is (how == "apart")
         monkeypatch.setattr("ci_automation.flows.planning.steps.apart", lambda _, intent: intent)

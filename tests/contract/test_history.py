@@ -151,7 +151,7 @@ def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
     assert told("--since", "87600h") == rows
     assert run(["history", str(CHANNEL), "--since", f"{days[1]:%Y-%m-%d}", "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [(each["version"], each["rows"]) for each in found] == [(str(MINOR), [1]), (str(PATCH), [2])]
+    assert [(each["version"], each["rows"]) for each in found["entries"]] == [(str(MINOR), [1]), (str(PATCH), [2])]
     for wrong in ("yesterday", "2026-13-01", "-3d"):
         assert run(["history", str(CHANNEL), f"--since={wrong}"]) == 2
         assert "is neither a date nor an age" in capsys.readouterr().err

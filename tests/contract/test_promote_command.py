@@ -92,12 +92,12 @@ def test_a_channel_that_was_there_is_adopted_by_its_name_and_promoted_then(
     assert run(["update", "production", "--adopt"]) == 10
     capsys.readouterr()
     assert run(["update", "production", "--adopt", "--yes", "--output", "json"]) == 0
-    adopted = said(capsys)
+    (adopted,) = said(capsys)["artifacts"]
     assert (adopted["version"], adopted["signature"], adopted["changed"]) == (OLD, "adopted", False)
     assert run(["update", "production", "--adopt", "--output", "json"]) == 0
-    assert said(capsys)["signature"] == "verified"
+    assert said(capsys)["artifacts"][0]["signature"] == "verified"
     assert run(["promote", "--to", "production", "--output", "json"]) == 0
-    assert said(capsys)["changed"]
+    assert said(capsys)["promotions"][0]["changed"]
 
 
 def test_a_wave_that_waits_says_until_when_and_fails_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,7 +211,7 @@ def test_what_cannot_be_meant_is_told(capsys: pytest.CaptureFixture[str], argume
 def test_all_artifacts_are_those_that_are_rendered(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert run([*arguments, "--output", "json"]) == 0
     captured = capsys.readouterr()
-    assert json.loads(captured.out)["name"] == "edge"
+    assert [it["name"] for it in json.loads(captured.out)["artifacts"]] == ["edge"]
     assert "production is promoted from staging, and never rendered" in captured.err
 
 

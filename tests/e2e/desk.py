@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jsonschema import Draft202012Validator
+
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
+from ci_automation.cli.schema import output_schema
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.signing.signer import KeySigner
@@ -50,8 +53,8 @@ class Ran:
 
     @property
     def json(self) -> Any:
-        """Return standard output as a value."""
-        return json.loads(self.out)
+        """Return standard output as a value: of a run on one artifact its entry alone, as most tests are about that."""
+        return of_one(json.loads(self.out))
 
     @property
     def error(self) -> dict[str, Any]:
@@ -74,6 +77,7 @@ class Desk:
         code = run(arguments)
         out, err = self.capture.readouterr()
         if ("--output", "json") in itertools.pairwise(arguments) and out:
+            require_form(json.loads(out))
             assert set(_codes(json.loads(out))) <= {code}, (arguments, code, out)
         return Ran(code, out, err)
 
@@ -144,6 +148,22 @@ class Desk:
         if signer:
             ensure_signed(registry, reference, digest, KeySigner(signing_key(signer)), SignatureFormat.LEGACY)
         return digest
+
+
+def require_form(value: dict[str, Any]) -> None:
+    """Check an output against the schema of its form, and that the schema names each of its keys."""
+    if "schema" not in value:  # another project's form: CycloneDX, SPDX, SLSA, a List of Kubernetes
+        assert {"bomFormat", "spdxVersion", "buildDefinition", "kind"} & value.keys(), value.keys()
+        return
+    schema = output_schema(value["schema"].removeprefix("flux-manifests.").removesuffix("/v1"))
+    Draft202012Validator(schema).validate(value)
+    assert value.keys() <= schema["properties"].keys()
+
+
+def of_one(value: Any) -> Any:
+    """Return the entry of a run on one artifact; other outputs are as they are."""
+    found = value["artifacts"] if value.get("schema") == "flux-manifests.results/v1" else []
+    return found[0] if len(found) == 1 else value
 
 
 def _codes(value: Any) -> Iterator[int]:

@@ -259,7 +259,7 @@ class TestConfiguration:
     def test_all_artifacts_are_updated_and_the_highest_code_wins(self, desk: Desk) -> None:
         ran = desk.run("update", "--output", "json")
         assert ran.code == 20
-        assert set(ran.json) == {"exitCode", "artifacts"}
+        assert set(ran.json) == {"schema", "exitCode", "artifacts"}
         assert ran.json["exitCode"] == 20
         found = {each["name"]: each for each in ran.json["artifacts"]}
         assert [each["exitCode"] for each in found.values()] == [0, 20, 0]
@@ -303,7 +303,12 @@ class TestConfiguration:
         assert ran.out == f"{path} is valid; its artifacts are production, broken, edge.\n"
         assert ran.err == ""
         ran = desk.ok("config", "validate", "--output", "json")
-        assert ran.json == {"file": path, "valid": True, "artifacts": ["production", "broken", "edge"]}
+        assert ran.json == {
+            "schema": "flux-manifests.config/v1",
+            "file": path,
+            "valid": True,
+            "artifacts": ["production", "broken", "edge"],
+        }
         assert desk.ok("config", "schema").json["$schema"].startswith("https://json-schema.org/")
 
 
@@ -382,12 +387,23 @@ class TestJson:
 
     def test_render(self, desk: Desk) -> None:
         ran = desk.ok("render", "--flux-version", "v2.98.5", "--namespace", "fleet", "--output", "json")
-        assert set(ran.json) == {"version", "options", "proven", "proof", "proofDetail", "components"}
+        assert set(ran.json) == {"schema", "version", "options", "proven", "proof", "proofDetail", "components"}
         assert (ran.json["version"], ran.json["options"]) == ("v2.98.5", {"namespace": "fleet"})
 
     def test_init(self, desk: Desk) -> None:
         ran = desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED, "--output", "json")
-        made = {"artifact", "version", "digest", "published", "signed", "options", "components", "hazards", "rights"}
+        made = {
+            "schema",
+            "artifact",
+            "version",
+            "digest",
+            "published",
+            "signed",
+            "options",
+            "components",
+            "hazards",
+            "rights",
+        }
         assert set(ran.json) == made
         assert (ran.json["artifact"], ran.json["published"]) == (CHANNEL, True)
 
@@ -418,12 +434,19 @@ class TestJson:
         key = str(signing_key().public.fingerprint)
         said = ran.json
         clusters = said.pop("clusters")
+        assert said.pop("schema") == "flux-manifests.verify/v1"
         expected = {"artifact": CHANNEL, "digest": digest, "version": "v2.98.5", "by": key, "verified": True}
         assert said == expected
         assert clusters == [{"flux": flux, "accepts": True, "reason": f"the .sig of {key}"} for flux in CLUSTERS]
         ran = desk.ok("pull", f"layout:registry@{digest}", "out", *TRUSTED, "--output", "json")
         artifact = f"layout:registry@{digest}"
-        assert ran.json == {"artifact": artifact, "digest": digest, "signature": "verified", "files": [COMPONENTS]}
+        assert ran.json == {
+            "schema": "flux-manifests.pull/v1",
+            "artifact": artifact,
+            "digest": digest,
+            "signature": "verified",
+            "files": [COMPONENTS],
+        }
 
     def test_history(self, desk: Desk) -> None:
         digest = desk.init()
@@ -431,7 +454,7 @@ class TestJson:
         key = f"key {signing_key().public.fingerprint.short}"
         ran = desk.ok("history", CHANNEL, *TRUSTED, "--output", "json")
         entry = {"version": "v2.98.5", "tag": f"v2.98.5-{short}", "digest": digest}
-        entries = ran.json
+        entries = ran.json["entries"]
         (record,) = entries[0].pop("records")
         assert entries == [
             {
@@ -621,3 +644,10 @@ def test_a_version_that_is_not_there_names_those_beside_it(desk: Desk, command: 
     assert ran.code in {2, 21}
     assert "v2.98.6" in ran.err
     assert re.search(r"; it has v2\.98\.5 and v2\.98\.\d+\n", ran.err)
+
+
+def test_the_results_of_one_artifact_have_the_shape_of_many(desk: Desk) -> None:
+    desk.init()
+    one = json.loads(desk.ok("check", CHANNEL, *TRUSTED, "--output", "json").out)
+    assert one.keys() == {"schema", "exitCode", "artifacts"}
+    assert [set(entry) for entry in one["artifacts"]] == [RESULT_KEYS]

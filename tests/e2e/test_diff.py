@@ -27,7 +27,7 @@ def components(desk: Desk, name: str, version: str, *flags: str) -> str:
 
 def test_every_change_and_hazard_of_two_releases_is_in_the_json(desk: Desk) -> None:
     found = desk.ok("diff", OLD, NEW, *EXTRA, "--output", "json").json
-    assert found.keys() == {"from", "to", "overlaysCompared", "changes", "hazards", "pruned"}
+    assert found.keys() == {"schema", "from", "to", "overlaysCompared", "changes", "hazards", "pruned"}
     assert found["from"] == {"name": OLD, "digest": None, "remark": ""}
     assert all(change.keys() == CHANGE_KEYS for change in found["changes"])
     assert all(hazard.keys() == HAZARD_KEYS for hazard in found["hazards"])

@@ -86,7 +86,7 @@ class TestTheWholeStory:
         ran = desk.ok("apply", "plan.json", *approved(plan), *OWN, "--output", "json")
         assert (ran.json["version"], ran.json["digest"]) == ("v2.99.4", plan["steps"][1]["target"])
 
-        newest, patch, first = desk.ok("history", CHANNEL, *NAMED, "--output", "json").json
+        newest, patch, first = desk.ok("history", CHANNEL, *NAMED, "--output", "json").json["entries"]
         assert [entry["signed"] for entry in (newest, patch, first)] == [str(WORKFLOW)] * 3
         assert [entry["records"][0]["previous"] for entry in (newest, patch)] == [patch["digest"], first["digest"]]
         assert {entry["records"][0]["run"] for entry in (newest, patch, first)} == {RUN}
@@ -263,7 +263,7 @@ class TestIdentityChange:
         assert "verify block of the clusters; it takes a key or an identity, never both" in ran.error["hint"]
         desk.ok("update", CHANNEL, *TRUSTED, *OWN, "--accept-identity-change")
         assert desk.run("verify", CHANNEL, *TRUSTED).code == 10
-        plan = json.loads(desk.ok("plan", CHANNEL, *NAMED, "--output", "json").out)["plan"]
+        plan = desk.ok("plan", CHANNEL, *NAMED, "--output", "json").json["plan"]
         desk.write("plan.json", json.dumps(plan))
         back = ("apply", "plan.json", *approved(plan), *NAMED, *SIGNED)
         assert desk.run(*back).code == 10
@@ -364,7 +364,7 @@ class TestFailures:
         digest = json.loads(desk.ok(*INIT, "--output", "json").out)["digest"]
         sigstore.fail(service, *[fault] * 4)
         ran = desk.run("update", CHANNEL, *NAMED, "--output", "json")
-        assert (ran.code, ran.json.keys()) == (22, {"error"})
+        assert (ran.code, ran.json.keys()) == (22, {"schema", "error"})
         expected = {"oidc": "token-service-failed", "fulcio": "fulcio-failed", "rekor": "rekor-failed"}
         assert ran.error["code"] == expected[service]
         assert "the last of 4 attempts" in ran.error["message"]
@@ -376,7 +376,7 @@ class TestFailures:
         sigstore.fail(service, *[fault] * 3)  # it is tried again as often
         ran = desk.ok("update", CHANNEL, *NAMED, "--output", "json")
         assert (ran.json["version"], ran.json["changed"], ran.json["healed"]) == ("v2.98.8", True, False)
-        (newest, _) = desk.ok("history", CHANNEL, *NAMED, "--output", "json").json
+        (newest, _) = desk.ok("history", CHANNEL, *NAMED, "--output", "json").json["entries"]
         assert (newest["signed"], len(newest["records"])) == (str(WORKFLOW), 1)
 
     def test_a_record_that_cannot_be_signed_leaves_the_channel_where_it_is(
@@ -394,12 +394,12 @@ class TestFailures:
             ran = desk.run(*UPDATE, "--output", "json")
         assert (ran.code, ran.error["code"]) == (22, "rekor-failed")
         assert "Rekor (the transparency log)" in ran.error["message"]
-        (present,) = desk.ok("history", CHANNEL, *NAMED, "--output", "json").json
+        (present,) = desk.ok("history", CHANNEL, *NAMED, "--output", "json").json["entries"]
         assert (present["version"], present["channels"]) == ("v2.98.5", ["production"])
 
         ran = desk.ok(*UPDATE, "--output", "json")
         assert (ran.json["changed"], ran.json["healed"]) == (True, False)
-        newest, _ = desk.ok("history", CHANNEL, *NAMED, "--output", "json").json
+        newest, _ = desk.ok("history", CHANNEL, *NAMED, "--output", "json").json["entries"]
         assert [record["recovered"] for record in newest["records"]] == [False]
 
     @pytest.mark.usefixtures("sigstore")

@@ -27,6 +27,7 @@ from ci_automation.registry import open_registry
 from ci_automation.signing.keys.private import SigningKey
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
+from tests.e2e.desk import of_one
 from tests.real.peers import peer
 from tests.real.pipeline import PASSWORD
 from tests.real.processes import COMMAND, run
@@ -55,7 +56,7 @@ class Done:
     @property
     def json(self) -> dict[str, Any]:
         """What it printed for programs; asked for with `--output json`."""
-        value: dict[str, Any] = json.loads(self.output)
+        value: dict[str, Any] = of_one(json.loads(self.output))
         return value
 
     @property

@@ -121,6 +121,7 @@ ALONE = {
     "setup",
     "config",
     "config schema",
+    "schema",
     "completion",
     "public-key",
     "action",

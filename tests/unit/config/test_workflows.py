@@ -649,7 +649,12 @@ class TestCommand:
         assert run(arguments) == 0
         assert capsys.readouterr().out == "The workflows that use the action fit together: approve.yaml, flux.yaml.\n"
         assert run([*arguments, "--output", "json"]) == 0
-        said = {"valid": True, "workflows": ["approve.yaml", "flux.yaml"], "advice": []}
+        said = {
+            "schema": "flux-manifests.config/v1",
+            "valid": True,
+            "workflows": ["approve.yaml", "flux.yaml"],
+            "advice": [],
+        }
         assert json.loads(capsys.readouterr().out) == said
 
     def test_gives_advice_and_ends_well(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
