@@ -202,7 +202,8 @@ class TestNames:
         back = Rollback(channel, Digest.of(b"1"), MINOR, Digest.of(b"2"), PATCH, hold, Findings())
         *_, lift = rollback_parts(back, ("--key", name))
         assert isinstance(lift, MarkedLine)
-        words = shlex.split(lift.text.partition("\n")[2])
+        assert lift.to_copy
+        words = shlex.split(lift.text)
         assert words == ["flux-manifests", "rollback", str(channel), "--lift", "--key", name]
 
         plan = cast("Plan", SimpleNamespace(artifact=channel))
