@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_table, print_text, width
 from ci_automation.errors import Error, PolicyRefused
@@ -109,8 +110,10 @@ def print_next(results: Iterable[Result], given: Arguments) -> None:
     for result in results if given.output == "text" else ():
         first = result.outcome.waiting[:1] if result.outcome else ()
         if result.outcome and first and first[0].decision is Decision.AUTO:
-            command = _updating(result.target, given, begun=result.outcome.healed)
-            print_text(f"To publish {first[0].new_version}:\n{command}")
+            asks = result.outcome.trust == "not checked" and not result.target.intent.unsafe_unsigned
+            command = _updating(result.target, replace(given, adopt=asks or given.adopt), begun=result.outcome.healed)
+            remark = " (--adopt shows a digest that no signer of yours signed, and asks)" if asks else ""
+            print_text(f"To publish {first[0].new_version}{remark}:\n{command}")
 
 
 def _updating(goal: Target, given: Arguments, *, begun: bool) -> str:
@@ -134,9 +137,10 @@ def _print_result(
     assert result.outcome is not None  # noqa: S101  # for the type checker: a result has one of the two
     outcome = result.outcome
     plan = outcome.plan
-    print_parts((headline(plan, outcome.done, outcome.start, name),))
+    verified = outcome.trust != "not checked"
+    print_parts((headline(plan, outcome.done, outcome.start, name, verified=verified),))
     if plan.steps or plan.passed_over or given.verbose:
-        print_table(plan_table(plan, outcome.done, outcome.start, every=given.verbose))
+        print_table(plan_table(plan, outcome.done, outcome.start, every=given.verbose, verified=verified))
     print_parts(map(MarkedLine, _remarks(result, outcome, given)))
     for step in plan.steps:
         if step.decision in details:

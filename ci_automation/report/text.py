@@ -35,6 +35,7 @@ _HEADLINES = {
     Decision.WAIT: "is waiting",
     Decision.REFUSED: "is refused",
 }
+_UNREAD = "not checked against holds"  # which are signed: nothing was read that nobody verified
 _CAUSES = 3  # in a headline
 _LEFT = {**_WORDS, Decision.AUTO: "not taken", Decision.APPROVAL: "not taken"}
 
@@ -167,10 +168,14 @@ def plain_text(text: str) -> str:
     )
 
 
-def headline(plan: Plan, done: int, start: int = 0, name: str = "") -> MarkedLine:
-    """Return what became of a channel in one sentence: published, or what the other versions need, and why."""
+def headline(plan: Plan, done: int, start: int = 0, name: str = "", *, verified: bool = True) -> MarkedLine:
+    """Return what became of a channel in one sentence: published, or what the other versions need, and why.
+
+    Unless the channel was `verified`, holds and records were not read.
+    """
     channel = f"{name} ({plan.artifact})" if name else str(plan.artifact)
-    told = [(_HEADLINES[step.decision], step) for step in plan.steps]
+    known = _HEADLINES if verified else {**_HEADLINES, Decision.AUTO: f"is possible, {_UNREAD}"}
+    told = [(known[step.decision], step) for step in plan.steps]
     told = [
         ("published" if at >= start else "was published before", it[1]) if at < done else it
         for at, it in enumerate(told)
@@ -180,7 +185,8 @@ def headline(plan: Plan, done: int, start: int = 0, name: str = "") -> MarkedLin
     if not plan.steps:
         words.insert(0, f"nothing to do at {plan.current_version}" if words else f"{plan.current_version} is current")
     grave = [step.decision for step in plan.steps[done:]]
-    mark = _WORDS[max(grave, key=tuple(Decision).index)] if grave else "published"
+    gravest = max(grave, key=tuple(Decision).index, default=None)
+    mark = _word(gravest, verified=verified) if gravest else "published"
     return MarkedLine(plain_text(f"{channel}: {'; '.join(words)}").replace("\n", " "), mark)
 
 
@@ -200,10 +206,14 @@ def what_comes(step: PlannedStep) -> str:
     return f"changed content of {step.new_version}" if step.kind == "content" else str(step.new_version)
 
 
-def plan_table(plan: Plan, done: int, start: int = 0, *, every: bool = True) -> Table:
+def _word(decision: Decision, *, verified: bool) -> str:
+    return "possible" if decision is Decision.AUTO and not verified else _WORDS[decision]
+
+
+def plan_table(plan: Plan, done: int, start: int = 0, *, every: bool = True, verified: bool = True) -> Table:
     """Return where the channel is, what was published (the steps from `start` to `done`), what is left, and why.
 
-    Without `every`, digests are as short as people read them.
+    Without `every`, digests are as short as people read them. `verified` is as in `headline`.
     """
 
     def digest(whole: Digest) -> str:
@@ -211,11 +221,12 @@ def plan_table(plan: Plan, done: int, start: int = 0, *, every: bool = True) -> 
 
     rows = [("before" if done else "now", str(plan.current_version), digest(plan.current), "")]
     for number, step in enumerate(plan.steps):
-        word = _WORDS[step.decision]
+        word = _word(step.decision, verified=verified)
+        unread = f"{_UNREAD}; " if word == "possible" and number >= done else ""
         if number < done:
             word = "published" if number >= start else "already published"
         approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
-        rows.append((word, str(step.new_version), digest(step.target), approved + _why(step)))
+        rows.append((word, str(step.new_version), digest(step.target), approved + unread + _why(step)))
     rows += [
         (_LEFT[decision], versions, "", "; ".join(reasons)) for decision, versions, reasons in passed_over_rows(plan)
     ]

@@ -40,9 +40,14 @@ RECORD_KEYS = {
 
 def test_check_prints_the_command_that_publishes(desk: Desk) -> None:
     desk.init()
-    told = desk.ok("check", CHANNEL).out.partition("To publish v2.98.8:\nflux-manifests ")[2]
+    ran = desk.ok("check", CHANNEL)
+    assert "v2.98.8 is possible, not checked against holds" in ran.out
+    unverified = ran.out.partition("no signer of yours signed, and asks):\nflux-manifests ")[2]
+    assert "--adopt" in shlex.split(unverified)
+    told = desk.ok("check", CHANNEL, *SIGNED).out.partition("To publish v2.98.8:\nflux-manifests ")[2]
     assert told.startswith("update ")
-    assert "published           v2.98.8" in desk.ok(*shlex.split(told)).out
+    assert "--adopt" not in told
+    assert "published           v2.98.8" in desk.ok(*shlex.split(unverified)).out
     assert "To publish" not in desk.ok("check", CHANNEL).out
 
 
