@@ -28,6 +28,7 @@ ELSEWHERE = (
     "credentials",
     "consumers",
     "announce",
+    "group",
     "pullFrom",
     "pinImages",
 )
