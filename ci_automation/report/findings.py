@@ -48,7 +48,7 @@ _IN_SHORT = {
     ChangeClass.CRD_TIGHTENED: "CRDs take less",
     ChangeClass.CRD_DEFAULT: "CRD defaults change",
 }
-_NAMES = re.compile(r" \([^)]*\)")  # of what is told together
+_NAMES = re.compile(r" \([^()]*\)")  # of what is told together
 _MAX_CAUSE = 60
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 _MAX_COMMENT = 100
