@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.approval.port import Approvals
     from ci_automation.approval.pull_request import PullRequestApprovals
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import ArtifactConfig
+    from ci_automation.config.model import ApprovalConfig, ArtifactConfig
     from ci_automation.flows.planning.git_content import GitContent
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
@@ -232,24 +232,7 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
         case ApprovalVia.NONE:
             return None
         case ApprovalVia.PULL_REQUEST:
-            from ci_automation.approval.pull_request import AskedArtifact, PullRequestApprovals
-            from ci_automation.github.commits import Commits
-            from ci_automation.github.pulls import Pulls
-            from ci_automation.github.repository import Repository
-
-            rights = {"contents": "write", "pull_requests": "write"} | ({"members": "read"} if settings.team else {})
-            client, name = hub.client(**rights), hub.repository
-            places = Repository(client, name, hub.ahead(goal)), Commits(client, name), Pulls(client, name)
-            place = hub.job.workspace if hub.inputs.command in {"update", "promote"} else None
-            asked = AskedArtifact(goal.name, goal.channel, settings, kind, partial(judged_by, goal), place)
-            if kind is RequestKind.CONTENT or goal.configured is None or not goal.configured.group:
-                return PullRequestApprovals(*places, asked)
-            group = goal.configured.group
-            artifacts = config.artifacts if (config := configuration(hub.inputs.given)) else ()
-            channels = tuple(it.channel for it in artifacts if it.group == group)
-            desk = PullRequestApprovals(*places, replace(asked, group=group, group_channels=channels))
-            hub.groups.setdefault(group, []).append(desk)
-            return desk
+            return _by_pull_request(goal, hub, kind, settings)
         case ApprovalVia.WORKFLOW_DISPATCH:
             from ci_automation.approval.workflow_run import WorkflowApprovals
 
@@ -262,3 +245,24 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
                 raise NoReceiver
             receiver = Runs(hub.client(settings.repository, contents="write", actions="read"), settings.repository)
             return DispatchApprovals(receiver, hub.job.server, hub.sender, now, kind=kind)
+
+
+def _by_pull_request(goal: Target, hub: Hub, kind: RequestKind, settings: ApprovalConfig) -> Approvals:
+    from ci_automation.approval.pull_request import AskedArtifact, PullRequestApprovals
+    from ci_automation.github.commits import Commits
+    from ci_automation.github.pulls import Pulls
+    from ci_automation.github.repository import Repository
+
+    rights = {"contents": "write", "pull_requests": "write"} | ({"members": "read"} if settings.team else {})
+    client, name = hub.client(**rights), hub.repository
+    places = Repository(client, name, hub.ahead(goal)), Commits(client, name), Pulls(client, name)
+    place = hub.job.workspace if hub.inputs.command in {"update", "promote"} else None
+    asked = AskedArtifact(goal.name, goal.channel, settings, kind, partial(judged_by, goal), place)
+    if kind is RequestKind.CONTENT or goal.configured is None or not goal.configured.group:
+        return PullRequestApprovals(*places, asked)
+    group = goal.configured.group
+    config = configuration(hub.inputs.given)
+    channels = tuple(it.channel for it in (config.artifacts if config else ()) if it.group == group)
+    desk = PullRequestApprovals(*places, replace(asked, group=group, group_channels=channels))
+    hub.groups.setdefault(group, []).append(desk)
+    return desk

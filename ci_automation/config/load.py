@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -59,51 +60,50 @@ def load_config(path: pathlib.Path, root: pathlib.Path | None = None) -> Config:
 
 def _from_root(config: Config, root: pathlib.Path) -> Config:
     """Return the same configuration with paths that are right in the working directory."""
-
-    def file(text: str) -> str:
-        if "://" in text:
-            return text
-        scheme = "layout:" if text.startswith("layout:") else ""
-        return f"{scheme}{root / text.removeprefix(scheme)}"
-
-    def place(reference: Reference) -> Reference:
-        found = reference.repository
-        return (
-            replace(reference, repository=LayoutDirectory(root / found.path))
-            if not isinstance(found, OciRepository)
-            else reference
-        )
-
-    def artifact(it: ArtifactConfig) -> ArtifactConfig:
-        known, promote = it.clusters, it.promote
-        return replace(
-            it,
-            channel=place(it.channel),
-            signing=replace(it.signing, key=it.signing.key and file(it.signing.key)),
-            verify=replace(it.verify, public_keys=tuple(map(file, it.verify.public_keys))),
-            trust_config=it.trust_config and file(it.trust_config),
-            clusters=replace(
-                known, snapshots=tuple(map(file, known.snapshots)), objects=tuple(map(file, known.objects))
-            ),
-            promote=promote
-            and replace(
-                promote,
-                source=file(promote.source) if promote.source.startswith("layout:") else promote.source,
-                evidence=tuple(replace(each, report=each.report and file(each.report)) for each in promote.evidence),
-            ),
-        )
-
     source, upstream = config.source, config.upstream
+    manifests = upstream.manifests
     return replace(
         config,
         source=DirectorySourceConfig(root / source.path) if isinstance(source, DirectorySourceConfig) else source,
-        artifacts=tuple(map(artifact, config.artifacts)),
+        artifacts=tuple(_artifact_from(it, root) for it in config.artifacts),
         upstream=replace(
             upstream,
-            trust_config=upstream.trust_config and file(upstream.trust_config),
-            manifests=upstream.manifests and place(upstream.manifests),
+            trust_config=upstream.trust_config and _file_from(root, upstream.trust_config),
+            manifests=manifests and _place_from(root, manifests),
         ),
     )
+
+
+def _artifact_from(it: ArtifactConfig, root: pathlib.Path) -> ArtifactConfig:
+    file, known, promote = partial(_file_from, root), it.clusters, it.promote
+    return replace(
+        it,
+        channel=_place_from(root, it.channel),
+        signing=replace(it.signing, key=it.signing.key and file(it.signing.key)),
+        verify=replace(it.verify, public_keys=tuple(map(file, it.verify.public_keys))),
+        trust_config=it.trust_config and file(it.trust_config),
+        clusters=replace(known, snapshots=tuple(map(file, known.snapshots)), objects=tuple(map(file, known.objects))),
+        promote=promote
+        and replace(
+            promote,
+            source=file(promote.source) if promote.source.startswith("layout:") else promote.source,
+            evidence=tuple(replace(each, report=each.report and file(each.report)) for each in promote.evidence),
+        ),
+    )
+
+
+def _file_from(root: pathlib.Path, text: str) -> str:
+    if "://" in text:
+        return text
+    scheme = "layout:" if text.startswith("layout:") else ""
+    return f"{scheme}{root / text.removeprefix(scheme)}"
+
+
+def _place_from(root: pathlib.Path, reference: Reference) -> Reference:
+    found = reference.repository
+    if isinstance(found, OciRepository):
+        return reference
+    return replace(reference, repository=LayoutDirectory(root / found.path))
 
 
 def parse_config(data: bytes, file: str) -> Config:
