@@ -516,4 +516,5 @@ def test_the_command_prints_what_the_clusters_were_given(
     source, _ = yaml.safe_load_all(done.output)
     given = judged["own, both"].objects[NEWEST]["spec"]
     assert source["spec"] == {key: given[key] for key in source["spec"]}  # the API server adds its defaults
-    assert source["metadata"] == {"name": name, "namespace": "flux-system"}
+    labels = {"app.kubernetes.io/managed-by": "flux-manifests"}
+    assert source["metadata"] == {"name": name, "namespace": "flux-system", "labels": labels}
