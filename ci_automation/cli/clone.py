@@ -1,4 +1,4 @@
-"""What a clone tells: its top, its files, and the repository on GitHub that it is of."""
+"""Read from a clone of Git: its top folder, its files, and its repository on GitHub."""
 
 from __future__ import annotations
 

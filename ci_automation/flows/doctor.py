@@ -1,4 +1,4 @@
-"""What keeps runs from their work, before a run finds out: programs, credentials, trust, GitHub's settings, clocks."""
+"""The examinations of `doctor`: kustomize, the registry, the signer, GitHub's settings, the clock."""
 
 from __future__ import annotations
 

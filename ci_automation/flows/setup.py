@@ -110,16 +110,7 @@ def setup_files(
         InvalidConfig: the existing configuration cannot be used.
         UnfitWorkflows: the files would not fit together.
     """
-    if not isinstance(answers.channel.repository, OciRepository):
-        raise UnfitAnswer(f"{answers.channel} is not in a registry, where clusters and workflows could reach it")
-    if not re.fullmatch(r"[\w.-]+/(ci-automation|flux-manifests)(@[0-9a-f]{40})?", answers.action):
-        raise UnfitAnswer(
-            f"{answers.action!r} is not OWNER/ci-automation, with or without the @ and 40 digits of a commit"
-        )
-    named = {"repository": answers.place.repository, "branch": answers.place.branch, "overlay": answers.overlay}
-    for what, name in named.items():
-        if name is not None and not _PLAIN[what].fullmatch(name):
-            raise UnfitAnswer(f"the {what} {name!r} has characters that a workflow cannot have as they are")
+    _require_usable(answers)
     shipped = (
         {"flux.yaml": "flux-by-dispatch.yaml"} if answers.by_run and answers.keyless else {"flux.yaml": "flux.yaml"}
     )
@@ -136,6 +127,19 @@ def setup_files(
         raise UnfitWorkflows(list(problems))
     objects = {objects_file(answers): _objects(answers, version, path)}
     return {CONFIGURATION: configuration, **workflows, **objects}
+
+
+def _require_usable(answers: Answers) -> None:
+    if not isinstance(answers.channel.repository, OciRepository):
+        raise UnfitAnswer(f"{answers.channel} is not in a registry, where clusters and workflows could reach it")
+    if not re.fullmatch(r"[\w.-]+/(ci-automation|flux-manifests)(@[0-9a-f]{40})?", answers.action):
+        raise UnfitAnswer(
+            f"{answers.action!r} is not OWNER/ci-automation, with or without the @ and 40 digits of a commit"
+        )
+    named = {"repository": answers.place.repository, "branch": answers.place.branch, "overlay": answers.overlay}
+    for what, name in named.items():
+        if name is not None and not _PLAIN[what].fullmatch(name):
+            raise UnfitAnswer(f"the {what} {name!r} has characters that a workflow cannot have as they are")
 
 
 def first_files(answers: Answers) -> dict[str, str]:
@@ -238,19 +242,18 @@ def left_to_do(answers: Answers, *, there: bool | None, newest: str, bootstrappe
         )
     run = f"Run workflow at {at}/actions/workflows/flux.yaml"
     first = f"{run}: command init, artifact {name}, to {newest}; a reviewer approves the run."
-    adopted = f"{run}: command adopt, artifact {name}; a reviewer approves the run."
     if bootstrapped:
         yield (
             f"{bootstrapped} is what `flux bootstrap` made. Do not install Flux twice: docs/guides/migration.md has "
-            "the steps that take these clusters to the artifact."
+            "the steps that take these clusters to the artifact, with the version that they have."
         )
-    match there if not bootstrapped else None:
-        case True:
-            yield f"{answers.channel} is there. If this workflow did not sign it: {adopted}"
-        case False:
-            yield first
-        case None:
-            yield f"{first} If {answers.channel} is there already, take the command adopt in place of init."
+    elif there:
+        adopted = f"{run}: command adopt, artifact {name}; a reviewer approves the run."
+        yield f"{answers.channel} is there. If this workflow did not sign it: {adopted}"
+    elif there is None:
+        yield f"{first} If {answers.channel} is there already, take the command adopt in place of init."
+    else:
+        yield first
     if str(answers.channel.repository).startswith("oci://ghcr.io/"):
         owner, _, package = str(answers.channel.repository).removeprefix("oci://ghcr.io/").partition("/")
         yield (
