@@ -61,7 +61,17 @@ COMMANDS = {
     "action": "Do the work of the GitHub Action, whose inputs are the options.",
 }
 
-_MODULES = {"action": "ci_automation.action.main"}  # of commands that are in another room
+# Commands that are in another room, or in one module with others of their kind.
+_ELSEWHERE = {
+    "action": ("action.main", "command"),
+    "attach": ("cli.attachments", "attach_command"),
+    "discover": ("cli.attachments", "discover_command"),
+    "provenance": ("cli.attachments", "provenance_command"),
+    "sbom": ("cli.attachments", "sbom_command"),
+    "sync-manifests": ("cli.bootstrap", "sync_command"),
+    "bootstrap-manifests": ("cli.bootstrap", "manifests_command"),
+    "bootstrap": ("cli.bootstrap", "bootstrap_command"),
+}
 
 
 COMPLETE = "_FLUX_MANIFESTS_COMPLETE"  # the variable in which that script says what a shell asks for
@@ -78,8 +88,8 @@ class Commands(click.Group):
         """Return one command; a broken import is not hidden as an unknown command."""
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(_MODULES.get(name) or f"ci_automation.cli.{name.replace('-', '_')}")
-        command: click.Command = module.command
+        module, attribute = _ELSEWHERE.get(name, (f"cli.{name.replace('-', '_')}", "command"))
+        command: click.Command = getattr(importlib.import_module(f"ci_automation.{module}"), attribute)
         return command
 
     def resolve_command(
