@@ -2,348 +2,223 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any
 
 import click
-import msgspec
 
 from ci_automation.cli.output import print_json
 
-_Object = dict[str, Any]  # of a part with keys of its own, which docs/reference/json.md names
-
-
-class ErrorOutput(TypedDict):
-    """An error that ended the run, of any command."""
-
-    error: _Failure
-
-
-class _Trouble(TypedDict):
-    code: str
-    message: str
-    hint: str
-
-
-class _Failure(_Trouble):
-    exitCode: int
-
-
-class _At(TypedDict):
-    version: str
-    digest: str
-
-
-_Move = TypedDict("_Move", {"from": _At, "to": _At})
-
-
-class ResultsOutput(TypedDict):
-    """What `check`, `plan`, `update` and `apply` found and did, artifact by artifact."""
-
-    exitCode: int
-    artifacts: list[_Result]
-
-
-class _Entry(TypedDict):
-    name: str
-    artifact: str
-    exitCode: int
-
-
-class _Failed(_Entry):
-    error: _Trouble
-
-
-class _Result(_Entry):
-    changed: bool
-    version: str
-    digest: str
-    signature: str
-    healed: bool
-    movedBackChecked: bool
-    versionTagsAstray: list[str]
-    published: list[_Object]
-    waiting: list[_Object]
-    plan: _Plan
-    vulnerabilities: list[_Object]
-    releaseNotes: list[_Notes]
-
-
-class _Plan(TypedDict):
-    schema: Literal["flux-manifests.plan/v1"]
-    artifact: str
-    current: _At
-    steps: list[_Object]
-    passedOver: list[_Object]
-    digest: str
-
-
-class _Notes(TypedDict):
-    version: str
-    mayBreak: list[str]
-    text: str
-
-
-class _Findings(TypedDict):
-    changes: list[_Object]
-    hazards: list[_Object]
-    pruned: list[str]
-
-
-class PromotionsOutput(TypedDict):
-    """What `promote` found and did, channel by channel."""
-
-    exitCode: int
-    promotions: list[_Promotion]
-
-
-class _Promotion(_Move, _Entry, _Findings):
-    source: str
-    decision: str
-    reasons: list[str]
-    changed: bool
-    releaseNotes: list[_Notes]
-    gates: list[_Object]
-
-
-class VerifyOutput(TypedDict):
-    """Who signed an artifact, and which clusters accept it."""
-
-    artifact: str
-    digest: str
-    version: str | None
-    by: str
-    verified: bool
-    clusters: list[_Cluster]
-    rederived: NotRequired[_Object]
-
-
-class _Cluster(TypedDict):
-    flux: str
-    accepts: bool
-    reason: str
-
-
-class HistoryOutput(TypedDict):
-    """Each digest that an immutable tag or a channel names, the newest first."""
-
-    entries: list[_Past]
-
-
-class _Past(TypedDict):
-    rows: list[int]
-    version: str
-    tag: str
-    digest: str
-    signed: str
-    origin: str
-    channels: list[str]
-    versionTags: list[str]
-    records: list[_Object]
-    holds: list[_Object]
-
-
-class RenderOutput(TypedDict):
-    """A rendered release, and what proves the rendering."""
-
-    version: str
-    options: _Object
-    proven: bool
-    proof: str
-    proofDetail: str
-    components: str
-
-
-class InitOutput(TypedDict):
-    """The first artifact of a channel."""
-
-    artifact: str
-    version: str
-    digest: str
-    published: bool
-    signed: bool
-    components: str
-    options: _Object
-    hazards: list[_Object]
-    rights: list[_Object]
-    migration: NotRequired[str]
-
-
-class PullOutput(TypedDict):
-    """An artifact that was unpacked."""
-
-    artifact: str
-    digest: str
-    signature: str
-    files: list[str]
-
-
-class PushOutput(TypedDict):
-    """A team's own manifests, published."""
-
-    artifact: str
-    digest: str
-    published: bool
-    signed: bool
-    revision: str
-
-
-class RollbackOutput(_Move, _Findings):
-    """A rollback, and what it breaks."""
-
-    artifact: str
-    decision: str
-    hold: _Object | None
-    problem: str | None
-    signedAgain: bool
-    versionTags: list[str]
-    gates: list[_Object]
-    changed: bool
-
-
-class LiftOutput(TypedDict):
-    """The holds that `rollback --lift` ended."""
-
-    artifact: str
-    digest: str
-    changed: bool
-    lifted: list[_Object]
-
-
-_Sides = TypedDict("_Sides", {"from": _Object, "to": _Object})
-
-
-class DiffOutput(_Sides, _Findings):
-    """What changes between two sides, and what that can break."""
-
-    overlaysCompared: bool
-
-
-class DoctorOutput(TypedDict):
-    """What keeps runs from their work."""
-
-    healthy: bool
-    findings: list[_Object]
-
-
-class ConfigOutput(TypedDict):
-    """A configuration that is valid, and workflows that fit."""
-
-    valid: bool
-    file: NotRequired[str]
-    artifacts: NotRequired[list[str]]
-    workflows: NotRequired[list[str]]
-    advice: NotRequired[list[str]]
-
-
-class PruneOutput(TypedDict):
-    """Old artifacts of a repository: what goes, and what stays."""
-
-    repository: str
-    applied: bool
-    goes: list[_Object]
-    leftovers: list[str]
-    stays: list[_Object]
-    deleted: list[_Object]
-    keptAfterAll: list[_Object]
-
-
-class BootstrapOutput(TypedDict):
-    """A cluster that follows a channel."""
-
-    artifact: str
-    digest: str
-    version: str
-    revision: str
-
-
-class BootstrapManifestsOutput(TypedDict):
-    """The order of the first installation."""
-
-    artifact: str
-    digest: str
-    version: str
-    steps: list[_Object]
-    secrets: list[_Object]
-
-
-class AttachOutput(TypedDict):
-    """What was attached to an artifact."""
-
-    artifact: str
-    digest: str
-    attachment: str
-    type: str
-
-
-class DiscoverOutput(TypedDict):
-    """What is attached to an artifact."""
-
-    artifact: str
-    digest: str
-    attachments: list[_Object]
-
-
-class MirrorOutput(TypedDict):
-    """Releases in a folder."""
-
-    folder: str
-    releases: list[_Object]
-
-
-class MirrorImagesOutput(TypedDict):
-    """Images of the controllers in another registry."""
-
-    to: str
-    images: list[_Object]
-
-
-class MirrorPushOutput(TypedDict):
-    """Releases in a repository of a registry."""
-
-    repository: str
-    releases: list[_Object]
-
-
-FORMS: dict[str, Any] = {
-    "error": ErrorOutput,
-    "results": ResultsOutput,
-    "promotions": PromotionsOutput,
-    "verify": VerifyOutput,
-    "history": HistoryOutput,
-    "render": RenderOutput,
-    "init": InitOutput,
-    "pull": PullOutput,
-    "push": PushOutput,
-    "rollback": RollbackOutput,
-    "lift": LiftOutput,
-    "diff": DiffOutput,
-    "doctor": DoctorOutput,
-    "config": ConfigOutput,
-    "prune": PruneOutput,
-    "bootstrap": BootstrapOutput,
-    "bootstrap-manifests": BootstrapManifestsOutput,
-    "attach": AttachOutput,
-    "discover": DiscoverOutput,
-    "mirror": MirrorOutput,
-    "mirror-images": MirrorImagesOutput,
-    "mirror-push": MirrorPushOutput,
+Schema = dict[str, Any]
+
+
+def _form(description: str = "", /, **keys: Schema) -> Schema:
+    """Return an object with these keys; one whose name ends with _ is not always there."""
+    found = {name.removesuffix("_"): schema for name, schema in keys.items()}
+    required = [name for name in keys if not name.endswith("_")]
+    return {
+        "type": "object",
+        **({"description": description} if description else {}),
+        "properties": found,
+        "required": required,
+    }
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+_TEXT = {"type": "string"}
+_TEXTS = _list(_TEXT)
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_FLAG = {"type": "boolean"}
+_NUMBER = {"type": "integer"}
+_OBJECT = {"type": "object"}  # of a part with keys of its own, which docs/reference/json.md names
+_OBJECTS = _list(_OBJECT)
+
+_AT = _form(version=_TEXT, digest=_TEXT)
+_MOVE = {"from": _AT, "to": _AT}
+_FINDINGS = {"changes": _OBJECTS, "hazards": _OBJECTS, "pruned": _TEXTS}
+_TROUBLE = {"code": _TEXT, "message": _TEXT, "hint": _TEXT}
+_NOTES = _list(_form(version=_TEXT, mayBreak=_TEXTS, text=_TEXT))
+_ENTRY = {"name": _TEXT, "artifact": _TEXT, "exitCode": _NUMBER}
+_FAILED = _form(**_ENTRY, error=_form(**_TROUBLE))
+
+
+def _entries(**keys: Schema) -> Schema:
+    """Return a list whose entries are whole, or have an error."""
+    return _list({"anyOf": [_form(**_ENTRY, **keys), _FAILED]})
+
+
+FORMS: dict[str, Schema] = {
+    "error": _form("An error that ended the run, of any command.", error=_form(**_TROUBLE, exitCode=_NUMBER)),
+    "results": _form(
+        "What `check`, `plan`, `update` and `apply` found and did, artifact by artifact.",
+        exitCode=_NUMBER,
+        artifacts=_entries(
+            changed=_FLAG,
+            version=_TEXT,
+            digest=_TEXT,
+            signature=_TEXT,
+            healed=_FLAG,
+            movedBackChecked=_FLAG,
+            versionTagsAstray=_TEXTS,
+            published=_OBJECTS,
+            waiting=_OBJECTS,
+            plan=_form(
+                schema={"const": "flux-manifests.plan/v1"},
+                artifact=_TEXT,
+                current=_AT,
+                steps=_OBJECTS,
+                passedOver=_OBJECTS,
+                digest=_TEXT,
+            ),
+            vulnerabilities=_OBJECTS,
+            releaseNotes=_NOTES,
+        ),
+    ),
+    "promotions": _form(
+        "What `promote` found and did, channel by channel.",
+        exitCode=_NUMBER,
+        promotions=_entries(
+            **_MOVE,
+            **_FINDINGS,
+            source=_TEXT,
+            decision=_TEXT,
+            reasons=_TEXTS,
+            changed=_FLAG,
+            releaseNotes=_NOTES,
+            gates=_OBJECTS,
+        ),
+    ),
+    "verify": _form(
+        "Who signed an artifact, and which clusters accept it.",
+        artifact=_TEXT,
+        digest=_TEXT,
+        version=_TEXT_OR_NULL,
+        by=_TEXT,
+        verified=_FLAG,
+        clusters=_list(_form(flux=_TEXT, accepts=_FLAG, reason=_TEXT)),
+        rederived_=_OBJECT,
+    ),
+    "history": _form(
+        "Each digest that an immutable tag or a channel names, the newest first.",
+        entries=_list(
+            _form(
+                rows=_list(_NUMBER),
+                version=_TEXT,
+                tag=_TEXT,
+                digest=_TEXT,
+                signed=_TEXT,
+                origin=_TEXT,
+                channels=_TEXTS,
+                versionTags=_TEXTS,
+                records=_OBJECTS,
+                holds=_OBJECTS,
+            )
+        ),
+    ),
+    "render": _form(
+        "A rendered release, and what proves the rendering.",
+        version=_TEXT,
+        options=_OBJECT,
+        proven=_FLAG,
+        proof=_TEXT,
+        proofDetail=_TEXT,
+        components=_TEXT,
+    ),
+    "init": _form(
+        "The first artifact of a channel.",
+        artifact=_TEXT,
+        version=_TEXT,
+        digest=_TEXT,
+        published=_FLAG,
+        signed=_FLAG,
+        components=_TEXT,
+        options=_OBJECT,
+        hazards=_OBJECTS,
+        rights=_OBJECTS,
+        migration_=_TEXT,
+    ),
+    "pull": _form("An artifact that was unpacked.", artifact=_TEXT, digest=_TEXT, signature=_TEXT, files=_TEXTS),
+    "push": _form(
+        "A team's own manifests, published.",
+        artifact=_TEXT,
+        digest=_TEXT,
+        published=_FLAG,
+        signed=_FLAG,
+        revision=_TEXT,
+    ),
+    "rollback": _form(
+        "A rollback, and what it breaks.",
+        **_MOVE,
+        **_FINDINGS,
+        artifact=_TEXT,
+        decision=_TEXT,
+        hold={"anyOf": [_OBJECT, {"type": "null"}]},
+        problem=_TEXT_OR_NULL,
+        signedAgain=_FLAG,
+        versionTags=_TEXTS,
+        gates=_OBJECTS,
+        changed=_FLAG,
+    ),
+    "lift": _form(
+        "The holds that `rollback --lift` ended.", artifact=_TEXT, digest=_TEXT, changed=_FLAG, lifted=_OBJECTS
+    ),
+    "diff": _form(
+        "What changes between two sides, and what that can break.",
+        **{"from": _OBJECT, "to": _OBJECT},
+        **_FINDINGS,
+        overlaysCompared=_FLAG,
+    ),
+    "doctor": _form("What keeps runs from their work.", healthy=_FLAG, findings=_OBJECTS),
+    "config": _form(
+        "A configuration that is valid, and workflows that fit.",
+        valid=_FLAG,
+        file_=_TEXT,
+        artifacts_=_TEXTS,
+        workflows_=_TEXTS,
+        advice_=_TEXTS,
+    ),
+    "prune": _form(
+        "Old artifacts of a repository: what goes, and what stays.",
+        repository=_TEXT,
+        applied=_FLAG,
+        goes=_OBJECTS,
+        leftovers=_TEXTS,
+        stays=_OBJECTS,
+        deleted=_OBJECTS,
+        keptAfterAll=_OBJECTS,
+    ),
+    "bootstrap": _form(
+        "A cluster that follows a channel.", artifact=_TEXT, digest=_TEXT, version=_TEXT, revision=_TEXT
+    ),
+    "bootstrap-manifests": _form(
+        "The order of the first installation.",
+        artifact=_TEXT,
+        digest=_TEXT,
+        version=_TEXT,
+        steps=_OBJECTS,
+        secrets=_OBJECTS,
+    ),
+    "attach": _form("What was attached to an artifact.", artifact=_TEXT, digest=_TEXT, attachment=_TEXT, type=_TEXT),
+    "discover": _form("What is attached to an artifact.", artifact=_TEXT, digest=_TEXT, attachments=_OBJECTS),
+    "mirror": _form("Releases in a folder.", folder=_TEXT, releases=_OBJECTS),
+    "mirror-images": _form("Images of the controllers in another registry.", to=_TEXT, images=_OBJECTS),
+    "mirror-push": _form("Releases in a repository of a registry.", repository=_TEXT, releases=_OBJECTS),
 }
 
-_OF_SEVERAL = {"results": "artifacts", "promotions": "promotions"}  # where an entry may be an error
 
-
-def output_schema(form: str) -> dict[str, Any]:
+def output_schema(form: str) -> Schema:
     """Return the JSON schema of a form."""
     name = f"flux-manifests.{form}/v1"
-    types = [FORMS[form], *([_Failed] if form in _OF_SEVERAL else [])]
-    (_, *failed), parts = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
-    top = parts.pop(FORMS[form].__name__)
-    if form in _OF_SEVERAL:  # msgspec has no choice between mappings
-        entries = top["properties"][_OF_SEVERAL[form]]
-        entries["items"] = {"anyOf": [entries["items"], *failed]}
-    top["properties"] = {"schema": {"const": name}, **top["properties"]}
-    top["required"] = ["schema", *top["required"]]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": name, **top, "$defs": parts}
+    made = FORMS[form]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": name,
+        **made,
+        "properties": {"schema": {"const": name}, **made["properties"]},
+        "required": ["schema", *made["required"]],
+    }
 
 
 @click.command("schema")
