@@ -1,4 +1,4 @@
-"""The rights that the jobs of workflows need for the action's commands."""
+"""The rights that the jobs of workflows need for the action's commands, and the inputs of the reusable workflows."""
 
 from __future__ import annotations
 
@@ -40,6 +40,17 @@ RIGHTS_OF_CALLED = {  # exactly: with less GitHub does not start the called work
     "approve": {"contents": "read", "actions": "read"} | _OWN,
     "fleet": {"contents": "write", "pull-requests": "write", "actions": "write"} | _OWN,
     "operate": {"contents": "read", "actions": "read"} | _OWN,
+}
+_INPUTS = (
+    *("config", "key", "accept-shared-subject", "registry-username", "provider", "aws-role-arn", "aws-region"),
+    *("azure-client-id", "azure-tenant-id", "google-workload-identity-provider", "google-service-account"),
+    "vault-address",
+)
+INPUTS_OF_CALLED = {  # those that a caller has to give, and the others; GitHub does not start a workflow with any more
+    "update": (("artifact",), (*_INPUTS, "approval", "app-id", "environment")),
+    "approve": (("artifact", "version", "base", "target"), (*_INPUTS, "request-key", "gate", "environment")),
+    "fleet": ((), (*_INPUTS, "approval", "app-id", "environments")),
+    "operate": (("operation", "artifact"), (*_INPUTS, "to", "reason", "gate", "environment", "environments")),
 }
 
 

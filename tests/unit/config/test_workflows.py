@@ -14,7 +14,7 @@ from ci_automation.cli import run
 from ci_automation.cli.options import INPUTS
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_events import LOCK_FILE, PUBLISHED, REQUESTED, event_advice
-from ci_automation.config.workflow_rights import RIGHTS_OF_CALLED
+from ci_automation.config.workflow_rights import INPUTS_OF_CALLED, RIGHTS_OF_CALLED
 from ci_automation.config.workflow_rules import uses_of_action, workflow_problems
 from ci_automation.config.workflows import GitHubPlace, read_workflow
 
@@ -144,6 +144,30 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "          approval: pull-requests",
         "with.approval: the input approval does not take 'pull-requests'. Did you mean pull-request?",
         id="no such choice",
+    ),
+    pytest.param(
+        WITH_KEY,
+        "flux.yaml",
+        "      environment:",
+        "      enviroment:",
+        "jobs.operate.with.enviroment: the called operate.yaml has no input 'enviroment'. Did you mean environment?",
+        id="no such input of a called workflow",
+    ),
+    pytest.param(
+        WITH_KEY,
+        "flux.yaml",
+        "approval: pull-request",
+        "approval: pull-requests",
+        "jobs.update.with.approval: the input approval does not take 'pull-requests'. Did you mean pull-request?",
+        id="no such choice of a called workflow",
+    ),
+    pytest.param(
+        WITH_KEY,
+        "approve.yaml",
+        "      base: ${{ inputs.base }}\n",
+        "",
+        "jobs.approve.with: the called approve.yaml needs base. Add what is missing to `with`",
+        id="an input that a called workflow needs",
     ),
     # groups
     pytest.param(
