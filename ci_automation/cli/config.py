@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli.arguments import configuration, configuration_path, configuration_root
+from ci_automation.cli.clone import place_of_clone, top_of
 from ci_automation.cli.options import INPUTS
 from ci_automation.cli.output import print_aside, print_json, print_text
 from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
@@ -41,17 +42,22 @@ def command() -> None:
 
 @command.command("validate", cls=HeadedCommand)
 @click.option("--workflows", metavar="DIR", help="check the workflows of this folder too, such as .github/workflows")
-@click.option("--repository", metavar="OWNER/NAME", envvar="GITHUB_REPOSITORY", help="the repository of the workflows")
-@click.option("--branch", metavar="NAME", default="main", show_default=True, help="its default branch")
+@click.option(
+    "--repository",
+    metavar="OWNER/NAME",
+    envvar="GITHUB_REPOSITORY",
+    help="the repository of the workflows; default: that of the remote `origin`",
+)
+@click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
 @takes(*COMMON)
-def validate(workflows: str | None, repository: str | None, branch: str, *, given: Arguments) -> None:
+def validate(workflows: str | None, repository: str | None, branch: str | None, *, given: Arguments) -> None:
     """Check the configuration file; each error has its file, line and path.
 
     With --workflows it also checks that the workflows that use the action fit together, and fit the configuration:
     inputs, schedules, concurrency groups, identities, triggers, permissions, environments, pins and overlay folders.
 
     \b
-    flux-manifests config validate --workflows .github/workflows --repository acme/fleet
+    flux-manifests config validate --workflows .github/workflows
     """
     path = configuration_path(given)
     config = configuration(given) if workflows else load_config(path, configuration_root(given))
@@ -63,9 +69,11 @@ def validate(workflows: str | None, repository: str | None, branch: str, *, give
         texts.append(f"{path} is valid; its artifacts are {', '.join(names)}.")
     if workflows:
         _require_overlays(path, configuration_root(given), config)
-        checked, advice = checked_workflows(Path(workflows), config, repository, branch, given.config)
+        place = _place(Path(workflows), repository, branch)
+        checked, advice = checked_workflows(Path(workflows), config, place, given.config)
         shown |= {"workflows": checked, "advice": advice}
-        texts.append(f"The workflows that use the action fit together: {', '.join(checked) or 'none uses it'}.")
+        at = f" in {place.repository} on {place.branch}" if place else ""
+        texts.append(f"The workflows that use the action fit together{at}: {', '.join(checked) or 'none uses it'}.")
     if given.output == "json":
         print_json(shown, "config")
     else:
@@ -91,8 +99,15 @@ def _require_overlays(path: Path, root: Path, config: Config | None) -> None:
         raise InvalidConfig([document.problem(("artifacts", n, "overlay"), f"{what}{it.overlay}") for n, it in missing])
 
 
+def _place(folder: Path, repository: str | None, branch: str | None) -> GitHubPlace | None:
+    """Return the repository of workflows: as named, else as the clone that they are in has it."""
+    if repository:
+        return GitHubPlace(repository, branch or "main", os.environ.get("GITHUB_SERVER_URL") or _SERVER)
+    return place_of_clone(top_of(folder.absolute()), branch=branch)
+
+
 def checked_workflows(
-    folder: Path, config: Config | None, repository: str | None, branch: str, file: str | None
+    folder: Path, config: Config | None, place: GitHubPlace | None, file: str | None
 ) -> tuple[list[str], list[str]]:
     """Return the names of the workflow files that use the action, and what is worth a look in them.
 
@@ -111,8 +126,6 @@ def checked_workflows(
     except OSError as error:
         what = f"it cannot be read: {error.strerror or error}"
         raise InvalidConfig([Problem(str(error.filename or folder), None, None, (), what)]) from None
-    server = os.environ.get("GITHUB_SERVER_URL") or _SERVER
-    place = GitHubPlace(repository, branch, server) if repository else None
     if problems := workflow_problems(texts, config, place, {it.name: it.choices for it in INPUTS}):
         raise UnfitWorkflows(list(problems))
     if place is None:

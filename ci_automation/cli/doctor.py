@@ -125,9 +125,8 @@ def _of_workflows(config: Config | None, place: GitHubPlace | None, folder: Path
     if not folder.is_dir():
         advice = "Run it in a clone of the fleet repository."
         return Diagnosis(what, Health.UNSEEN, f"there is no {_WORKFLOWS} here", advice)
-    repository, branch = (place.repository, place.branch) if place else (None, "main")
     try:
-        used, _ = checked_workflows(folder, config, repository, branch, file)
+        used, _ = checked_workflows(folder, config, place, file)
     except Error as error:
         return diagnosed(what, error)
     return Diagnosis(what, Health.GOOD, ", ".join(used) or "no workflow uses the action")

@@ -231,8 +231,10 @@ def _wrong_names(use: ActionUse, config: Config, workflows: Iterable[CheckedWork
 def _untrusted(uses: Sequence[ActionUse], config: Config, place: GitHubPlace) -> Iterator[Problem]:
     """Yield the jobs whose signatures another job, or the configuration, does not trust.
 
-    Of a job, artifacts with the same signers and the same trust are one problem.
+    Artifacts with the same signers and the same trust are one problem: of a job, or of all jobs that trust whom the
+    configuration trusts.
     """
+    told: set[tuple[object, ...]] = set()
     for use in uses:
         alike: dict[tuple[frozenset[str], VerifyConfig | None, bool], list[str]] = {}
         for artifact in use.artifacts(config):
@@ -246,8 +248,14 @@ def _untrusted(uses: Sequence[ActionUse], config: Config, place: GitHubPlace) ->
                 alike.setdefault(key, []).append(artifact.name)
         for (signers, trusted, keyless), names in alike.items():
             alone = keyless and signers != {use.workflow.name}
-            if what := _distrust(", ".join(names), signers, trusted, place, alone=alone):
+            what = _distrust(", ".join(names), signers, trusted, place, alone=alone)
+            if not what or (signers, trusted, *names) in told:
+                continue
+            if trusted is None or use.own_trust:
                 yield use.workflow.problem(what, *use.path)
+            else:
+                told.add((signers, trusted, *names))
+                yield Problem("the configuration", None, None, ("verify",), what)
 
 
 def _distrust(
@@ -255,17 +263,20 @@ def _distrust(
 ) -> str:
     """Return what is wrong with whom a job trusts; empty if it trusts every workflow that signs the artifacts."""
     named = ", ".join(sorted(signers))
-    strangers = [each for each in sorted(signers) if trusted and not _is_trusted(trusted, place.subject(each))]
     if trusted is None:
         what = f"trusts itself alone, and {named} sign {artifacts}" if alone else ""
     elif trusted.public_keys:
         what = f"trusts keys, not the keyless signatures of {named} on {artifacts}"
     elif place.server == "https://github.com" and trusted.issuer != _ISSUER:
         return f"trusts the issuer {trusted.issuer}, and GitHub's is {_ISSUER}. Write that one"
+    elif strangers := [each for each in sorted(signers) if not _is_trusted(trusted, place.subject(each))]:
+        whom = ", ".join((*trusted.identities, *trusted.patterns)) or "no identity"
+        signing = f"sign{'' if strangers[1:] else 's'} {artifacts}"
+        what = f"trusts {whom}, and {', '.join(strangers)} of {place.repository} on {place.branch} {signing}"
     else:
-        subjects = ", ".join(map(place.subject, strangers))
-        what = f"does not trust {subjects}, which signs {artifacts}" if strangers else ""
-    return f"{what}. Trust identityRegexp: {place.pattern(signers)}" if what else ""
+        what = ""
+    one = f"identity: {place.subject(named)}"
+    return f"{what}. Trust {one if len(signers) == 1 else f'identityRegexp: {place.pattern(signers)}'}" if what else ""
 
 
 def _is_trusted(trusted: VerifyConfig, subject: str) -> bool:

@@ -148,14 +148,18 @@ class ActionUse(Struct, frozen=True):
             not given and not configured.key and configured.mode in (None, SigningMode.KEYLESS)
         )
 
-    def trusts(self, artifact: ArtifactConfig) -> VerifyConfig | None:
-        """Return whose signatures the job trusts, as its inputs or the configuration say; None where neither says."""
+    @property
+    def own_trust(self) -> VerifyConfig | None:
+        """Return whose signatures the inputs of the job trust; None where they do not say."""
         keys, exact, patterns = (
             tuple(self.inputs.get(name, "").split()) for name in ("public-key", "identity", "identity-regexp")
         )
         said = VerifyConfig(keys, exact, patterns, self.inputs.get("issuer") or None)
-        found = said if said != VerifyConfig() else artifact.verify
-        return None if found == VerifyConfig() else found
+        return None if said == VerifyConfig() else said
+
+    def trusts(self, artifact: ArtifactConfig) -> VerifyConfig | None:
+        """Return whose signatures the job trusts, as its inputs or the configuration say; None where neither says."""
+        return self.own_trust or (None if artifact.verify == VerifyConfig() else artifact.verify)
 
 
 def read_workflow(file: str, written: str) -> CheckedWorkflow | Problem:

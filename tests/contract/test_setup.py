@@ -55,7 +55,11 @@ WAYS = {
 
 @pytest.mark.parametrize(("options", "workflows"), WAYS.values(), ids=WAYS)
 def test_the_files_of_each_way_of_working_fit_together(
-    clone: Path, options: Sequence[str], workflows: set[str], monkeypatch: pytest.MonkeyPatch
+    clone: Path,
+    options: Sequence[str],
+    workflows: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["setup", CHANNEL, *ACTION, *options]) == 0
     written = files(clone)
@@ -67,8 +71,11 @@ def test_the_files_of_each_way_of_working_fit_together(
     config = parse_config(written[".github/flux-manifests.yaml"].encode(), "x")
     assert [it.channel for it in config.artifacts] == [Reference.parse(CHANNEL)]
     monkeypatch.chdir(clone)
-    place = ("--repository", "acme-corp/fleet.infra", "--branch", "trunk")
-    assert run(["config", "validate", "--workflows", ".github/workflows", *place]) == 0
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    capsys.readouterr()
+    assert run(["config", "validate", "--workflows", ".github/workflows"]) == 0
+    told = capsys.readouterr()
+    assert (" fit together in acme-corp/fleet.infra on trunk: " in told.out, told.err) == (True, "")
 
 
 def test_a_new_overlay_is_one_that_clusters_can_apply(clone: Path) -> None:

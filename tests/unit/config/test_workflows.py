@@ -241,7 +241,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "flux.yaml",
         IDENTITY,
         "",
-        "does not trust https://github.com/acme/fleet/.github/workflows/approve.yaml@refs/heads/main",
+        "(flux|approved)\\.yaml@refs/heads/main$, and approve.yaml of acme/fleet on main signs production. Trust",
         id="an identity that is not trusted",
     ),
     pytest.param(
@@ -249,7 +249,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "flux.yaml",
         "name: Flux",
         "name: Flux",
-        "workflows/flux.yaml@refs/heads/main, which signs production, staging. Trust identityRegexp: ",
+        "and flux.yaml of acme/fleet on main signs production, staging. Trust identity: https://github.com/acme/fleet/.",
         id="an identity that is not trusted, of two artifacts",
     ),
     pytest.param(
@@ -266,7 +266,8 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "consumers.yaml",
         "workflows/flux.yaml@refs/heads/main",
         "workflows/flux.yaml@refs/heads/master",
-        "consumers.yaml:37:9: jobs.consumers.steps[1]: does not trust https://github.com/acme/fleet/.github/workflows/flux",
+        "consumers.yaml:37:9: jobs.consumers.steps[1]: trusts https://github.com/acme/fleet/.github/workflows/flux.yaml@"
+        "refs/heads/master, and flux.yaml of acme/fleet on main signs production. Trust identity: https://github.com/",
         id="another branch",
     ),
     pytest.param(
@@ -557,6 +558,24 @@ def test_without_a_repository_no_subject_is_checked() -> None:
     assert found(texts(DISPATCH), ONE + verify("other"), None) == []
 
 
+def test_a_configuration_that_trusts_another_repository_is_one_problem_of_all_jobs() -> None:
+    files = texts(({"flux.yaml": "flux.yaml", "preview.yaml": "preview.yaml"}, ""))
+    files["flux.yaml"] = files["flux.yaml"].replace(NAMED, "")
+    [problem] = found(files, WAVES + verify("flux").replace("acme/fleet", "acme/other"))
+    assert problem.startswith("the configuration: verify: trusts ^https://github\\.com/acme/other/")
+    assert problem.endswith(f"Trust identity: {PLACE.subject('flux.yaml')}")
+    [keys] = found(files, TWO + "defaults: {verify: {publicKey: cosign.pub}}\n")
+    assert "the configuration: verify: trusts keys, not the keyless signatures of flux.yaml on production" in keys
+
+
+def test_the_inputs_of_called_workflows_are_those_that_they_take() -> None:
+    for name, (required, others) in INPUTS_OF_CALLED.items():
+        read = read_workflow(name, (ROOT / f".github/workflows/{name}.yaml").read_text())
+        inputs = read.triggers["workflow_call"]["inputs"]  # type: ignore[union-attr]  # it is one of ours
+        assert {each for each, it in inputs.items() if it.get("required")} == set(required)
+        assert sorted(inputs) == sorted((*required, *others))
+
+
 def test_the_rights_of_called_workflows_are_those_that_they_ask_for() -> None:
     for name, rights in RIGHTS_OF_CALLED.items():
         read = read_workflow(name, (ROOT / f".github/workflows/{name}.yaml").read_text())
@@ -671,15 +690,16 @@ class TestCommand:
         (tmp_path / "README.md").write_text("no workflow")
         arguments = ["config", "validate", "--workflows", str(tmp_path), "--repository", "acme/fleet"]
         assert run(arguments) == 0
-        assert capsys.readouterr().out == "The workflows that use the action fit together: approve.yaml, flux.yaml.\n"
+        said = "The workflows that use the action fit together in acme/fleet on main: approve.yaml, flux.yaml.\n"
+        assert capsys.readouterr().out == said
         assert run([*arguments, "--output", "json"]) == 0
-        said = {
+        shown = {
             "schema": "flux-manifests.config/v1",
             "valid": True,
             "workflows": ["approve.yaml", "flux.yaml"],
             "advice": [],
         }
-        assert json.loads(capsys.readouterr().out) == said
+        assert json.loads(capsys.readouterr().out) == shown
 
     def test_gives_advice_and_ends_well(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "flux.yaml").write_text(SHIPPED["flux.yaml"].read_text().replace(LOCK_FILE, "docs/**"))
