@@ -27,39 +27,50 @@ if TYPE_CHECKING:
 
 UNREAD = 141  # what shells report for one whose reader is gone, as with `| head`
 
-# The commands in the order in which one meets them; a test compares the sentences with the commands' own.
-COMMANDS = {
-    "demo": "Show the whole job on an embedded registry, with sample releases.",
-    "setup": "Write what a fleet repository needs: workflows, configuration, and the objects for clusters.",
-    "doctor": "Look for what keeps runs from their work: programs, credentials, trust, GitHub's settings, clocks.",
-    "render": "Print what `flux install --export` of a release prints.",
-    "init": "Publish the first artifact of a channel.",
-    "check": "Say whether a channel is current, and what could be done.",
-    "plan": "Make the plan for a channel; write nothing to the registry.",
-    "update": "Publish what the policy allows, and say what waits for a person.",
-    "apply": "Do exactly what a plan says.",
-    "promote": "Move a channel to the digest that another one has, as it is.",
-    "push": "Publish a team's own manifests, signed, as the next artifact of a channel.",
-    "verify": "Say whether a trusted signer signed an artifact, and which clusters accept it.",
-    "pull": "Unpack an artifact into a folder.",
-    "diff": "Say what changes between two artifacts, folders, files or releases, and what that can break.",
-    "rollback": "Move a channel back to what it had before, and hold what it leaves.",
-    "history": "List what was published, when, signed and approved by whom, and where the channels stand.",
-    "prune": "List which old artifacts of a repository nothing needs, and delete them on request.",
-    "attach": "Attach files and notes of your own to an artifact, such as a README, a team or a link.",
-    "discover": "List what is attached to an artifact: bundles, records, SBOMs, and files and notes of any user.",
-    "provenance": "Print how an artifact was made, as its trusted signer stated it (SLSA v1).",
-    "sbom": "Print the list of an artifact's controllers (SBOM), as its trusted signer stated it.",
-    "public-key": "Print the public half of a signing key, or the Secret that clusters verify with.",
-    "sync-manifests": "Print the objects by which a cluster follows and verifies a channel.",
-    "bootstrap-manifests": "Write what the first installation of Flux applies to a cluster, and print the order.",
-    "bootstrap": "Install Flux on a cluster from a channel, which the cluster follows from then on.",
-    "mirror": "Fill a directory with verified releases, for sites without GitHub, or copy the controllers' images.",
-    "config": "Check the configuration file, or print its JSON schema.",
-    "schema": "Print the JSON schema of an output, by the name that it has in `schema`.",
-    "completion": "Print the script by which a shell completes commands and options.",
-    "action": "Do the work of the GitHub Action, whose inputs are the options.",
+# The commands by what they are for; a test compares the sentences with the commands' own.
+_PARTS = {
+    "To begin": {
+        "demo": "Show the whole job on an embedded registry, with sample releases.",
+        "setup": "Write what a fleet repository needs: workflows, configuration, and the objects for clusters.",
+        "doctor": "Look for what keeps runs from their work: programs, credentials, trust, GitHub's settings, clocks.",
+        "init": "Publish the first artifact of a channel.",
+    },
+    "To keep a channel current": {
+        "check": "Say whether a channel is current, and what could be done.",
+        "plan": "Make the plan for a channel; write nothing to the registry.",
+        "update": "Publish what the policy allows, and say what waits for a person.",
+        "apply": "Do exactly what a plan says.",
+        "promote": "Move a channel to the digest that another one has, as it is.",
+        "rollback": "Move a channel back to what it had before, and hold what it leaves.",
+        "push": "Publish a team's own manifests, signed, as the next artifact of a channel.",
+    },
+    "To see what there is": {
+        "verify": "Say whether a trusted signer signed an artifact, and which clusters accept it.",
+        "history": "List what was published, when, signed and approved by whom, and where the channels stand.",
+        "diff": "Say what changes between two artifacts, folders, files or releases, and what that can break.",
+        "pull": "Unpack an artifact into a folder.",
+        "discover": "List what is attached to an artifact: bundles, records, SBOMs, and files and notes of any user.",
+        "provenance": "Print how an artifact was made, as its trusted signer stated it (SLSA v1).",
+        "sbom": "Print the list of an artifact's controllers (SBOM), as its trusted signer stated it.",
+    },
+    "For clusters": {
+        "sync-manifests": "Print the objects by which a cluster follows and verifies a channel.",
+        "bootstrap-manifests": "Write what the first installation of Flux applies to a cluster, and print the order.",
+        "bootstrap": "Install Flux on a cluster from a channel, which the cluster follows from then on.",
+        "public-key": "Print the public half of a signing key, or the Secret that clusters verify with.",
+    },
+    "More": {
+        "render": "Print what `flux install --export` of a release prints.",
+        "mirror": "Fill a directory with verified releases, for sites without GitHub, or copy the controllers' images.",
+        "attach": "Attach files and notes of your own to an artifact, such as a README, a team or a link.",
+        "prune": "List which old artifacts of a repository nothing needs, and delete them on request.",
+        "config": "Check the configuration file, or print its JSON schema.",
+        "schema": "Print the JSON schema of an output, by the name that it has in `schema`.",
+        "completion": "Print the script by which a shell completes commands and options.",
+        "action": "Do the work of the GitHub Action, whose inputs are the options.",
+    },
 }
+COMMANDS = {name: sentence for part in _PARTS.values() for name, sentence in part.items()}
 
 # Commands that are in another room, or in one module with others of their kind.
 _ELSEWHERE = {
@@ -105,8 +116,9 @@ class Commands(click.Group):
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for name, part in _PARTS.items():
+            with formatter.section(name):
+                formatter.write_dl(list(part.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that begin like this, without importing the commands."""

@@ -62,6 +62,13 @@ def test_the_list_says_of_each_command_what_it_says_of_itself(name: str) -> None
     assert ALL[name].name == name
 
 
+def test_the_list_names_each_command_once_under_what_it_is_for() -> None:
+    text = CliRunner().invoke(cli, ["--help"], prog_name="flux-manifests", terminal_width=80).output
+    lines = text.partition("To begin:\n")[2].rpartition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "] == list(COMMANDS)
+    assert "\nTo keep a channel current:\n  check " in text
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_each_help_has_an_example_that_is_unbroken(name: str) -> None:
     text = CliRunner().invoke(cli, [*name.split(), "--help"], prog_name="flux-manifests", terminal_width=80).output
