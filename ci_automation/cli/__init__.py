@@ -84,6 +84,32 @@ _ELSEWHERE = {
     "bootstrap": ("cli.bootstrap", "bootstrap_command"),
 }
 
+# Words that people try first, by the command that does it.
+MEANT = {
+    word: name
+    for name, words in {
+        "demo": "try example",
+        "setup": "configure start",
+        "init": "create new",
+        "check": "status outdated info",
+        "plan": "preview dry-run",
+        "update": "publish upgrade bump run sync",
+        "apply": "approve confirm",
+        "push": "upload",
+        "pull": "unpack download get",
+        "render": "export",
+        "rollback": "revert undo downgrade",
+        "history": "list ls log logs versions tags",
+        "prune": "clean cleanup delete rm",
+        "discover": "inspect",
+        "sync-manifests": "manifests",
+        "bootstrap": "install",
+        "--help": "help",
+        "--version": "version",
+    }.items()
+    for word in words.split()
+}
+
 
 COMPLETE = "_FLUX_MANIFESTS_COMPLETE"  # the variable in which that script says what a shell asks for
 
@@ -110,8 +136,8 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             import difflib
 
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+            near = MEANT.get(args[0]) or next(iter(difflib.get_close_matches(args[0], COMMANDS, n=1)), "")
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from ci_automation import __version__
-from ci_automation.cli import COMMANDS, cli, run
+from ci_automation.cli import COMMANDS, MEANT, cli, run
 from ci_automation.cli.options import Heading
 from ci_automation.cli.parameters import INSTALL_FLAGS, options_by_heading
 from ci_automation.flux.options import Options
@@ -30,6 +30,13 @@ HEAVY = {
 NEAREST = [
     (["udpate"], "Did you mean 'update'?"),
     (["hstory"], "Did you mean 'history'?"),
+    (["publish", "production"], "Did you mean 'update'?"),
+    (["upgrade"], "Did you mean 'update'?"),
+    (["bump"], "Did you mean 'update'?"),
+    (["approve", "plan.json"], "Did you mean 'apply'?"),
+    (["status"], "Did you mean 'check'?"),
+    (["list"], "Did you mean 'history'?"),
+    (["log"], "Did you mean 'history'?"),
     (["config", "validat"], "Did you mean 'validate'?"),
     (["update", "--sining", "key"], "--signing"),
     (["render", "--component", "x"], "--components"),
@@ -158,6 +165,11 @@ def test_what_is_not_known_names_the_nearest(
     assert captured.out == ""
     assert nearest in captured.err
     assert "code usage" in captured.err
+
+
+def test_each_word_that_people_try_leads_to_a_command_and_is_none() -> None:
+    assert {name for name in MEANT.values() if not name.startswith("--")} <= COMMANDS.keys()
+    assert not MEANT.keys() & COMMANDS.keys()
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

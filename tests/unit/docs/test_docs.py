@@ -153,6 +153,13 @@ def test_the_templates_of_credentials_are_those_of_the_program(tmp_path: Path) -
     assert (found.username, found.password) == ("USER", "TOKEN")
 
 
+def test_the_first_make_prints_one_line_unless_something_fails() -> None:
+    recipe = (ROOT / "Makefile").read_text().partition("$(STAMP): ")[2].partition("\n\n")[0].splitlines()[1:]
+    assert [line for line in recipe if not line.startswith("\t@")] == []
+    assert all("--quiet" in line for line in recipe if "pip install" in line)
+    assert sum("@echo" in line for line in recipe) == 1
+
+
 def test_make_docs_makes_the_man_pages_that_the_documents_name() -> None:
     recipe = (ROOT / "Makefile").read_text()
     pages = re.findall(r'\("([\w/]+)", project, .*, (\d)\)', (ROOT / "docs/conf.py").read_text())
