@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
-from ci_automation.artifact.yaml import Unreadable
+from ci_automation.artifact.yaml import Unreadable, nodes, plain
 from ci_automation.flux.components import hunks
 from ci_automation.impact.change import ChangeKind, FileDiff, ObjectId, Severity
 from ci_automation.impact.compare import first, header_changes, object_changes, ordered, rewritten, together
 from ci_automation.impact.objects import Entry, entries, is_called_list
-from ci_automation.impact.overlay.kustomization import NAMES, read_kustomization
+from ci_automation.impact.overlay.kustomization import NAMES, listed_at, read_kustomization
 from ci_automation.impact.parts import Text
 from ci_automation.impact.values import FILE, MISSING, Pair, mapping, words
 
@@ -36,8 +36,12 @@ if TYPE_CHECKING:
 OVERLAY = ObjectId("", FILE, "", "the overlay")
 _SUFFIXES = frozenset({".yaml", ".yml"})
 _RESOURCES = frozenset({"resources", "bases", "components", "crds"})
-_SECRET = re.compile(r"""["']?kind["']?\s*:\s*["']?Secret\b""")
-_GENERATOR = "secretGenerator"
+_SECRET = re.compile(
+    r"""["']?kind["']?\s*:\s*(?:[!&]\S{0,40}\s+){0,2}["']?Secret(?:Generator)?\b|["']?stringData["']?\s*:"""
+)
+_PATCHED = re.compile(r"""\bpath["']?\s*:\s*["']?/(?:data|stringData)\b""")  # in a JSON patch, of a Secret perhaps
+_OPERATION = re.compile(r"""\bop["']?\s*:""")
+_GENERATOR, _PATCHES = "secretgenerator", ("patches", "patchesJson6902")
 _MOST_DIFFS, _MOST_LINES, _WIDEST = 40, 400, 500
 _HIDDEN = "It holds, or may hold, a Secret: its content is not shown."
 _BINARY = "It is no text."
@@ -157,13 +161,43 @@ def _text(content: bytes) -> str | None:
 def overlay_diffs(old: Tree, new: Tree) -> tuple[FileDiff, ...]:
     """Return what changes in each file from one overlay to another; both are without the components file."""
     before, after = old.by_path, new.by_path
-    generates = any(_GENERATOR.encode() in file.content for file in (*old.files, *new.files))
+    generates = any(_GENERATOR in (_text(file.content) or "").casefold() for file in (*old.files, *new.files))
+    hidden = _of_secrets(old) | _of_secrets(new)
     found: list[FileDiff] = []
     for path in sorted(before.keys() | after.keys()):
         sides = [side[path].content if path in side else b"" for side in (before, after)]
         if sides[0] != sides[1] and len(found) < _MOST_DIFFS:
-            found.append(FileDiff(path, _file_diff(path, *sides, generates=generates)))
+            is_hidden = path in hidden or (generates and PurePosixPath(path).suffix not in _SUFFIXES)
+            found.append(FileDiff(path, _file_diff(*sides, is_hidden=is_hidden)))
     return tuple(found)
+
+
+def _of_secrets(tree: Tree) -> set[str]:
+    """Return the files that kustomize makes Secrets of, or patches Secrets with; all, if nobody can tell which."""
+    found = set[str]()
+    for path, file in tree.by_path.items():
+        place, text = PurePosixPath(path), _text(file.content) or ""
+        if not (place.name in NAMES and "Secret" in text) and not (
+            place.suffix in _SUFFIXES and _GENERATOR in text.casefold()
+        ):
+            continue
+        try:
+            values = [mapping(plain(node)) for node in nodes(text)]
+        except Unreadable:
+            return set(tree.by_path)
+        for name in _leaves([part for value in values for part in _parts_of_secrets(value)]):
+            found.add(normpath(place.parent / name))
+    return found
+
+
+def _parts_of_secrets(value: Mapping[Any, Any]) -> Iterator[Any]:
+    """Yield what in a kustomization, or in the configuration of a generator, names files of Secrets."""
+    if value.get("kind") == "SecretGenerator":
+        yield value
+    yield from (part for key, part in value.items() if str(key).casefold() == _GENERATOR)
+    for entry in (mapping(it) for key in _PATCHES for it in listed_at(value, key)):
+        if "Secret" in words(mapping(entry.get("target")).get("kind")):
+            yield entry.get("path")
 
 
 def rendered_diffs(builds: Iterable[Built]) -> tuple[FileDiff, ...]:
@@ -176,13 +210,15 @@ def rendered_diffs(builds: Iterable[Built]) -> tuple[FileDiff, ...]:
     return tuple(found[:_MOST_DIFFS])
 
 
-def _file_diff(path: str, old: bytes, new: bytes, *, generates: bool) -> str:
+def _file_diff(old: bytes, new: bytes, *, is_hidden: bool) -> str:
     try:
         before, after = old.decode(), new.decode()
     except UnicodeDecodeError:
         return _BINARY
     texts = f"{before}\n{after}"
-    if _SECRET.search(texts) or _GENERATOR in texts or (generates and PurePosixPath(path).suffix not in _SUFFIXES):
+    if is_hidden or _SECRET.search(texts) or _GENERATOR in texts.casefold():
+        return _HIDDEN
+    if _PATCHED.search(texts) and _OPERATION.search(texts):
         return _HIDDEN
     return _hunks(before, after)
 

@@ -34,6 +34,13 @@ def test_each_file_that_differs_has_its_unified_diff() -> None:
         {"a_yaml": b"kind: Secret\ndata: {a: b}\n"},
         {"a_json": b'{"kind": "Secret"}'},
         {"kustomization_yaml": b"secretGenerator: [{name: a, literals: [b=c]}]\n"},
+        {"kustomization_yaml": b"SecretGenerator: [{name: a, literals: [b=c]}]\n"},
+        {"a_yaml": b"apiVersion: builtin\nkind: SecretGenerator\nliterals: [b=c]\n"},
+        {"a_yaml": b"kind: !!str Secret\ndata: {a: b}\n"},
+        {"a_yaml": b"kind: &kind Secret\ndata: {a: b}\n"},
+        {"a_yaml": b"kind: NotImportant\nstringData: {a: b}\n"},
+        {"a_yaml": b"- op: add\n  path: /data/a\n  value: b\n"},
+        {"a_json": b'[{"op": "add", "path": "/stringData/a", "value": "b"}]'},
     ],
 )
 def test_a_secret_is_not_shown(files: dict[str, bytes]) -> None:
@@ -47,6 +54,24 @@ def test_a_file_that_a_secret_may_be_made_of_is_not_shown() -> None:
     env, other = overlay_diffs(listed, after)
     assert (env.path, env.text) == ("a.env", HIDDEN)
     assert other.text == "@@ -1,0 +1,1 @@\n+a: 1"
+
+
+@pytest.mark.parametrize(
+    "kustomization",
+    [
+        b"secretGenerator: [{name: a, files: [config.json=../a/values.yaml]}]\n",
+        b"secretGenerator: [{name: a, envs: [values.yaml]}]\n",
+        b"SECRETGENERATOR: [{name: a, envs: [values.yaml]}]\n",
+        b"apiVersion: builtin\nkind: SecretGenerator\nfiles: [values.yaml]\n",
+        b"patches: [{path: values.yaml, target: {kind: Secret}}]\n",
+        b"secretGenerator: [{name: a, files: [values.yaml]}\n",  # which cannot be read
+    ],
+)
+def test_no_file_that_a_secret_may_be_made_of_is_shown_whatever_its_name(kustomization: bytes) -> None:
+    listed = tree(a__kustomization_yaml=kustomization, b_md=b"It has a secretGenerator: ")
+    after = tree(a__kustomization_yaml=kustomization, a__values_yaml=b"password: x\n", b_md=listed["b.md"])
+    (found,) = overlay_diffs(listed, after)
+    assert (found.path, found.text) == ("a/values.yaml", HIDDEN)
 
 
 def test_what_is_no_text_and_what_is_long_says_so() -> None:
