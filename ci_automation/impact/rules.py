@@ -104,6 +104,8 @@ def _aggregated(pair: Pair, role: str) -> Change:
 def _said(pair: Pair, what: str, key: str) -> str:
     if pair.new is MISSING:
         return f"removes {what} {shown(key)}"
+    if pair.id.kind == "Secret" and what == "annotation":  # kubectl keeps a copy of the object in one
+        return f"{'adds' if pair.old is MISSING else 'changes'} {what} {shown(key)}"
     if pair.old is MISSING:
         return f"adds {what} {shown(key)}: {shown(pair.new)}"
     return f"changes {what} {shown(key)} to {shown(pair.new)} (was: {shown(pair.old)})"

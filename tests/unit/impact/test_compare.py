@@ -417,8 +417,14 @@ def test_version_labels_that_only_look_the_same_are_told_apart() -> None:
 
 def test_nothing_of_a_secret_is_shown() -> None:
     secret = "apiVersion: v1\ndata:\n  token: canary-one\nkind: Secret\nmetadata:\n  name: x\n"
-    found = changes(secret, secret.replace("canary-one", "canary-two")) + changes("", secret)
-    assert found
+    applied = f"{secret}  annotations:\n    last-applied-configuration: canary-one\n"
+    found = [
+        changes(*pair)
+        for before in (secret, applied)
+        for pair in ((before, before.replace("canary-one", "canary-two")), ("", before), (secret, applied))
+    ]
+    assert found[0]
+    assert all(found[3:])
     assert "canary" not in str(found)
 
 
