@@ -21,6 +21,9 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _OCI = re.compile(rf"oci://(?P<host>{_HOST})/(?P<path>{_PATH_PART}(?:/{_PATH_PART})*)(?P<rest>[:@].*)?")
 _LAYOUT = re.compile(r"layout:(?P<path>[^\x00-\x1f:@]+)(?P<rest>[:@].*)?")
 _PORT = re.compile(r":[0-9]+\Z")
+_DEFAULT_PORTS = {True: "80", False: "443"}  # of a registry on this machine, of any other one
+_DOCKER_HUB, _LIBRARY = "docker.io", re.compile(r"library/(?=[^/]+\Z)")
+DOCKER_HUB = frozenset({_DOCKER_HUB, "index.docker.io", "registry-1.docker.io"})
 _MAX_NAME = 255
 _MAX_PORT = 65_535
 
@@ -37,8 +40,20 @@ class InvalidReference(UsageError):
 class OciRepository(Struct, frozen=True):
     """A repository in a registry over HTTP."""
 
-    host: str  # in lower case, with the port, if it is given: records name it, and hosts have no case
+    host: str  # records name it, so it is written in one way: in lower case, with no port that is the default
     path: str
+
+    @classmethod
+    def of(cls, host: str, path: str) -> Self:
+        """Return a repository by the one name that it has here, whatever name of it was written."""
+        name, _, port = host.lower().rpartition(":") if _PORT.search(host) else (host.lower(), "", "")
+        if name.startswith("["):
+            name = f"[{ipaddress.IPv6Address(name.strip('[]'))}]"
+        port = port.lstrip("0")
+        port = "" if port == _DEFAULT_PORTS[cls(name, path).is_loopback] else port
+        if name in DOCKER_HUB and not port:
+            return cls(_DOCKER_HUB, _LIBRARY.sub("", path))
+        return cls(f"{name}:{port}" if port else name, path)
 
     @property
     def is_loopback(self) -> bool:
@@ -77,8 +92,8 @@ class Reference(Struct, frozen=True):
             InvalidReference: `text` does not follow the distribution project's grammar, or has another scheme.
         """
         if match := _OCI.fullmatch(text):
-            repository: OciRepository | LayoutDirectory = OciRepository(match["host"].lower(), match["path"])
             _check_host(text, match["host"])
+            repository: OciRepository | LayoutDirectory = OciRepository.of(match["host"], match["path"])
             if len(match["host"]) + 1 + len(match["path"]) > _MAX_NAME:
                 raise InvalidReference(text, f"a name has at most {_MAX_NAME} characters")
         elif match := _LAYOUT.fullmatch(text):

@@ -8,10 +8,8 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urljoin
 
-from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.reference import DOCKER_HUB, OciRepository
 from ci_automation.net.network import Origin, UnsafeAddress
-
-_DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
 # Registries whose token server is on another host.
 _TOKEN_HOSTS = {
@@ -23,21 +21,23 @@ _TOKEN_HOSTS = {
 
 def registry_host(host: str) -> str:
     """Return the host that serves the registry API for a reference's host: Docker Hub's differs."""
-    return "registry-1.docker.io" if host in _DOCKER_HUB else host
+    return "registry-1.docker.io" if host in DOCKER_HUB else host
 
 
 def repository_path(repository: OciRepository) -> str:
     """Return the repository's name in the registry API: Docker Hub keeps the short ones in a library."""
     return (
         f"library/{repository.path}"
-        if repository.host in _DOCKER_HUB and "/" not in repository.path
+        if repository.host in DOCKER_HUB and "/" not in repository.path
         else repository.path
     )
 
 
 def names_of(host: str) -> frozenset[str]:
     """Return all names under which a docker configuration may know a host."""
-    return _DOCKER_HUB if host in _DOCKER_HUB else frozenset({host})
+    if host in DOCKER_HUB:
+        return DOCKER_HUB
+    return frozenset({host} if ":" in host else {host, f"{host}:443"})
 
 
 def base_url(host: str) -> str:

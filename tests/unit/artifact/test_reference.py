@@ -68,6 +68,32 @@ class TestParse:
         assert Reference.parse(text) == expected
 
     @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ("ghcr.io:443/a", "ghcr.io/a"),
+            ("GHCR.io:00443/a", "ghcr.io/a"),
+            ("r.example:05000/a", "r.example:5000/a"),
+            ("localhost:80/a", "localhost/a"),
+            ("[0:0::0001]:80/a", "[::1]/a"),
+            ("[2001:DB8::0]:443/a", "[2001:db8::]/a"),
+            ("index.docker.io/acme/a", "docker.io/acme/a"),
+            ("registry-1.docker.io:443/a", "docker.io/a"),
+            ("docker.io/library/a", "docker.io/a"),
+        ],
+    )
+    def test_an_artifact_has_one_name_whatever_name_of_its_host_is_written(self, one: str, other: str) -> None:
+        """Holds, records, locks, approvals and groups are found by it."""
+        found = Reference.parse(f"oci://{one}:production")
+        assert found == Reference.parse(f"oci://{other}:production")
+        assert str(found) == f"oci://{other}:production"
+
+    @pytest.mark.parametrize(
+        "text", ["r.example:80/a", "localhost:443/a", "docker.io/library/a/b", "r.example/library/a"]
+    )
+    def test_what_is_another_address_keeps_its_own_name(self, text: str) -> None:
+        assert str(Reference.parse(f"oci://{text}:production")) == f"oci://{text}:production"
+
+    @pytest.mark.parametrize(
         ("text", "reason"),
         [
             pytest.param("", "does not begin with oci:// or layout:", id="nothing"),
@@ -119,7 +145,7 @@ class TestParse:
     def test_reads_the_registry_addresses_that_it_writes(
         self, host: str, path: str, tag: str | None, digest: Digest | None
     ) -> None:
-        reference = Reference(OciRepository(host.lower(), path), tag, digest)
+        reference = Reference(OciRepository.of(host, path), tag, digest)
         assert Reference.parse(str(reference)) == reference
 
     @given(directories, st.none() | tags, st.none() | digests)

@@ -415,6 +415,11 @@ class TestWhatIsWrong:
                 id="two of one address but for the case of its host",
             ),
             pytest.param(
+                "version: 1\nartifacts:\n- {name: a, url: 'oci://r.example/a:b'}\n- {name: b, url: 'oci://r.example:443/a:b'}",
+                "4:18: artifacts[1].url: is the same as that of artifacts[0]",
+                id="two of one address, one with the port that is the default",
+            ),
+            pytest.param(
                 "version: 1\nartifacts:\n- {name: a, url: 'oci://r.example/a:b', versionTags: true}\n"
                 "- {name: b, url: 'oci://r.example/b:b', versionTags: true}\n"
                 "- {name: c, url: 'oci://r.example/a:c', versionTags: false}\n"

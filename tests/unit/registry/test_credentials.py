@@ -61,6 +61,7 @@ class TestFile:
             pytest.param({HOST: {}, f"https://{HOST}": ENTRY}, ALICE, id="an empty one is passed over"),
             pytest.param({HOST: {}}, None, id="left empty for a helper"),
             pytest.param({f"{HOST}:5000": ENTRY}, None, id="another port"),
+            pytest.param({f"{HOST}:443": ENTRY}, ALICE, id="the port that is the default"),
             pytest.param({f"not-{HOST}": ENTRY}, None, id="another host"),
             pytest.param({f"{HOST}.evil.example": ENTRY}, None, id="a longer one"),
             pytest.param({f"{HOST}/acme": ENTRY}, None, id="a part of the registry"),
