@@ -187,11 +187,10 @@ def scalar(node: yaml.Node) -> object:
     Raises:
         ValueError: it is none, such as `!!int x`, or has more digits than Python prints.
     """
-    import yaml
+    from yaml.constructor import SafeConstructor
 
-    loader = yaml.SafeLoader("")
     try:
-        value: object = loader.construct_object(node)
+        value: object = SafeConstructor().construct_object(node)
     except KeyError as error:  # `!!bool x`
         raise ValueError from error
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
