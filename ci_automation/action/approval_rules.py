@@ -30,14 +30,16 @@ def judged_by(goal: Target, request: ApprovalRequest) -> ApprovalConfig:
     return settings_from(goal, request.base, request.version if keeps else None)
 
 
-def settings_from(goal: Target, base: Digest, version: Version | None = None) -> ApprovalConfig:
+def settings_from(goal: Target, base: Digest | None, version: Version | None = None) -> ApprovalConfig:
     """Return the settings that judge other content than that of `base`, or a step to a `version`, which keeps it.
+
+    Without a base, the channel has nothing, or somebody deleted it: then what it had last counts.
 
     If the rules changed since the content of the channel was approved, content is judged by the stricter ones. A step
     to the version that the channel has is one of content, whatever kind of request names it.
     """
     settings, ledger = settings_of(goal), goal.ports.ledger(goal.channel)
-    records = ledger.records(base) if ledger else ()
+    records = ledger.records(base) if ledger and base else ()
     record = records[-1] if records else ledger.newest() if ledger else None  # deleted, or never written: the last one
     if ledger is None or record is None or goal.configured is None:
         return settings

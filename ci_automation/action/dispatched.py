@@ -264,8 +264,8 @@ def _approval(goal: Target, shown: Handover, hub: Hub) -> Approval:
     Raises:
         ReviewNotCounted: there is none that counts.
     """
-    brings = shown.command in {"promote", "adopt"} and shown.base != NOTHING
-    settings = settings_from(goal, Digest.parse(shown.base)) if brings else settings_of(goal)
+    base = Digest.parse(shown.base) if shown.base != NOTHING else None
+    settings = settings_from(goal, base) if shown.command in {"promote", "adopt", "init"} else settings_of(goal)
     found = judge_reviews(reviewed_run(settings, hub), settings, now())
     if isinstance(found, Approval):
         return found

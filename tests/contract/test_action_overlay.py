@@ -953,8 +953,10 @@ def test_the_stricter_rules_judge_a_promotion_too_that_replaces_the_folder(scene
     assert "ada approved it and also started it" in ran.log
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["", "after one under the old rules"])
-def test_the_stricter_rules_judge_an_adoption_too(scene: Scene, *, again: bool) -> None:
+@pytest.mark.parametrize("how", ["", "after one under the old rules", "of a channel that was deleted"])
+def test_the_stricter_rules_judge_an_adoption_too(scene: Scene, how: str) -> None:
+    """An adoption brings other content, and so does a first artifact after somebody deleted the channel."""
+
     def ruled(approval: str) -> None:
         with_key = "verify: {publicKey: cosign.pub}, signing: {mode: key, key: cosign.key}"
         scene.configure(approval=approval, more=f", overlay: {FOLDER}, {with_key}")
@@ -964,13 +966,17 @@ def test_the_stricter_rules_judge_an_adoption_too(scene: Scene, *, again: bool) 
     first_content(scene)
     forget_signature(scene)
     (scene.runner.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
-    if again:  # whose record names no content
+    if how.startswith("after"):  # one whose record names no content
         ruled("{via: pull-request, approvals: 1}")
         assert dispatch(scene, "adopt", artifact="production", by="ben").through().code == 0
         forget_signature(scene)
     ruled("{via: pull-request}")
+    operation: dict[str, str] = {"operation": "adopt"}
+    if how.endswith("deleted"):
+        drop_tag(scene, "production")
+        operation = {"operation": "init", "to": FIRST}
     before = dict(scene.tags)
-    ran = dispatch(scene, "adopt", artifact="production").through()
+    ran = dispatch(scene, **operation, artifact="production").through()
     assert (ran.code, scene.tags) == (11, before)
     assert "ada approved it and also started it" in ran.log
 
@@ -987,8 +993,13 @@ def test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval(scen
 
 def forget_signature(scene: Scene) -> None:
     """Let the channel's `.sig` vanish."""
-    index = Path("registry/index.json")
-    found, name = json.loads(index.read_bytes()), scene.channel.replace(":", "-") + ".sig"
+    drop_tag(scene, scene.channel.replace(":", "-") + ".sig")
+
+
+def drop_tag(scene: Scene, name: str) -> None:
+    """Let a tag vanish."""
+    index = scene.runner.workspace / "registry/index.json"
+    found = json.loads(index.read_bytes())
     found["manifests"] = [
         it for it in found["manifests"] if it.get("annotations", {}).get("org.opencontainers.image.ref.name") != name
     ]
