@@ -201,8 +201,9 @@ def _computed(
         wanted = wanted.from_git(goal, _overlay(folder, path, there, hub), hub.place, there.commit, at)
     operation = OPERATIONS[inputs.operation](goal, wanted)
     ledger = goal.ports.ledger(goal.channel)
-    named = ledger.named_holds(operation.before.digest) if ledger and operation.before else ()
-    ends = {it.digest for it in (operation.before, operation.after) if it}
+    had = operation.before or operation.last
+    named = ledger.named_holds(had.digest) if ledger and had else ()
+    ends = {it.digest for it in (had, operation.after) if it}
     facts = {
         "facts": operation.facts,
         "holds": [str(name) for name, _ in named],
@@ -291,6 +292,8 @@ def _page(goal: Target, operation: Operation, handover: Handover, inputs: Inputs
     rows = [("command", code(inputs.operation)), ("artifact", f"{inline(goal.name)} {code(str(goal.channel))}")]
     for word, at in (("from", operation.before), ("to", operation.after)):
         rows.append((word, f"{at.version} {code(str(at.digest))}" if at else "nothing"))
+    if gone := operation.last:
+        rows.append(("before its deletion", f"{gone.version} {code(str(gone.digest))}"))
     if handover.target != str(operation.after.digest):
         rows.append(("about", code(handover.target)))
     facts = {"default branch": handover.head, "configuration": handover.rules, "plan": handover.plan}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.notes import Record
     from ci_automation.report.adoption import Adoption
     from ci_automation.report.findings import Findings
     from ci_automation.report.text import Part
@@ -68,6 +69,7 @@ class Operation(Struct, frozen=True):
     done: str
     act: Callable[[Intent], object]
     idle: bool = False  # nothing would change
+    last: Standing | None = None  # what the channel had by its records until somebody deleted it
 
 
 class OperationInputs(Struct, frozen=True):
@@ -109,6 +111,10 @@ def _require_named(to: str, channel: Reference, found: Standing) -> None:
     known = {"", version, version.removeprefix("v"), str(found.digest), immutable_tag(found.version, found.digest)}
     if to not in known:
         raise NotTheTarget(to, channel, found)
+
+
+def _last(record: Record | None) -> Standing | None:
+    return Standing(record.version, record.digest) if record else None
 
 
 def _agreed(found: Findings) -> dict[str, Any]:
@@ -206,6 +212,7 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     lines = [f"The first artifact of {goal.channel} is Flux {version} with {flags}.", f"Its digest is {digest}."]
     lines.append(f"The components are in {first.path}; their rendering is proven: {first.publication.proof}.")
     lines.append(f"The overlay is {folder.path} at {folder.tree_id}:" if folder else "There is no overlay.")
+    lines += [f"The hold on {it.version} ({it.digest}) goes on {it.end}." for it in first.publication.holds]
     files = folder.tree.files if folder else ()
     rows = [(shlex.quote(file.path), str(len(file.content)), Digest.of(file.content).short) for file in files]
     listed = (Table.plain(("path", "bytes", "sha256"), rows),) if rows else ()
@@ -219,6 +226,7 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
         done=f"published {version}, the first artifact",
         act=lambda granted: publish_first(first, ports, granted),
         idle=first.is_there,
+        last=_last(first.last),
     )
 
 
@@ -287,6 +295,7 @@ def _promote(goal: Target, wanted: OperationInputs) -> Operation:
         done=f"promoted {found.version} from {promotion.source}",
         act=lambda by: promote_considered(replace(found, promotion=replace(promotion, intent=by)), by.approval),
         idle=not found.gates,
+        last=_last(found.gone),
     )
 
 

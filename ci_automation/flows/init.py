@@ -14,7 +14,7 @@ from ci_automation.flows.files import beside_components
 from ci_automation.flows.observe import Trust, observe
 from ci_automation.flows.planning.findings import first_findings
 from ci_automation.flows.planning.step import Wanted, make
-from ci_automation.flows.publication.placement import in_place
+from ci_automation.flows.publication.placement import had_last, in_place
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
 from ci_automation.flows.rendering.proof import UnprovenRendering
 from ci_automation.flux.artifact import PUSHED, compose_pushed
@@ -27,7 +27,6 @@ from ci_automation.report.findings import ACKNOWLEDGED, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -73,6 +72,15 @@ class StillHeld(PolicyRefused):
         super().__init__(f"{channel} was deleted, and its hold counts: {verdict.reason}")
 
 
+class WasNewer(PolicyRefused):
+    """A channel that was deleted had a newer version than it shall begin with now."""
+
+    hint = "Begin with the version that the channel had last, and go back from there with `rollback`."
+
+    def __init__(self, channel: Reference, version: Version, last: Record) -> None:
+        super().__init__(f"{channel} was deleted, and had {last.version} last, which is newer than {version}")
+
+
 def _at(hazard: Hazard) -> str:
     return f" (at {', '.join(map(str, hazard.places[:_SHOWN]))})" if hazard.places else ""
 
@@ -96,14 +104,14 @@ class Initialised(Struct, frozen=True):
 class FirstArtifact(Struct, frozen=True):
     """A first artifact that was rendered and judged, and not published yet; `findings` are empty if it is there.
 
-    `last` is when the channel came to what it had before somebody deleted it, if it had anything.
+    `last` says what the channel had before somebody deleted it, if it had anything.
     """
 
     publication: Publication
     options: Options
     path: str
     findings: Findings
-    last: datetime | None = None
+    last: Record | None = None
 
     @property
     def is_there(self) -> bool:
@@ -137,7 +145,7 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
         UnprovenRendering: nothing proves the rendering, and that is not accepted.
         ImageMissing: an image is to be pinned, and is not there.
         FirstRefused: it would break clusters, or policy refuses it.
-        StillHeld: a rollback moved the channel back from it, before somebody deleted the channel.
+        WasNewer, StillHeld: the channel had a newer version before somebody deleted it, or was moved back from this.
     """
     require_signer(ports, intent)
     options = Options().with_flags(intent.flags)
@@ -150,7 +158,9 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
     present = ports.registry.resolve(channel)
     if present not in {None, composed.digest}:
         raise ChannelExists(channel, present)
-    last, holds = (None, ()) if present else _had(channel, ports)
+    last, holds = (None, ()) if present else had_last(channel, ports)
+    if last and version < last.version:
+        raise WasNewer(channel, version, last)
     offered = Offered(version if last and version != last.version else None, None, composed.digest)
     if (verdict := hold_verdict(holds, offered, intent.now)).decision is not Decision.AUTO:
         raise StillHeld(channel, verdict)
@@ -162,18 +172,7 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
         channel, None, version, composed, made.release, made.rendering.proof, recovered=present is not None
     )
     publication = replace(publication, holds=still_on(holds, version, intent.now))
-    return FirstArtifact(publication, options, path, findings, last.at if last else None)
-
-
-def _had(channel: Reference, ports: Ports) -> tuple[Record | None, tuple[Hold, ...]]:
-    """Return what a channel had last by its records, and the holds on that: whoever deletes a tag ends no hold.
-
-    Raises:
-        ImmutableTagMoved: a tag hides a digest.
-    """
-    ledger = ports.ledger(channel)
-    last = ledger.newest() if ledger else None
-    return last, ledger.holds(last.digest) if ledger and last else ()
+    return FirstArtifact(publication, options, path, findings, last)
 
 
 def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> Initialised:
@@ -187,7 +186,7 @@ def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> Initial
     if first.is_there:
         signed = _finish(publication, ports, intent)
     else:
-        publish(publication, ports.later_than(first.last), intent)
+        publish(publication, ports.later_than(first.last.at if first.last else None), intent)
     digest, published, rights = publication.composed.digest, not first.is_there, first.findings.rights
     return Initialised(publication.version, digest, first.options, first.path, published, signed, first.hazards, rights)
 
@@ -245,7 +244,7 @@ def push_manifests(channel: Reference, files: Tree, source: str, revision: str, 
             _require_now(channel, composed.digest, (), intent)
         return Pushed(present, published=False, signed=_finish(publication, ports, intent))
     if present is None:
-        had, holds = _had(channel, ports)
+        had, holds = had_last(channel, ports)
         last, base = had.at if had else None, None
     else:
         observed = observe(channel, ports)

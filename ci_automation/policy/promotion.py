@@ -37,29 +37,33 @@ class PromotionCandidate(Struct, frozen=True):
 
 
 class Goal(Struct, frozen=True):
-    """A promotion's target: its present version (None: nothing), its policy, and the soak time."""
+    """A promotion's target: its present version (None: nothing), its policy, and the soak time.
+
+    `gone` is the version that it had by its records until somebody deleted it.
+    """
 
     current: Version | None
     policy: Policy
     now: datetime
     after: timedelta = timedelta()
     paused: bool = False
+    gone: Version | None = None
 
 
 def promotion_verdicts(candidate: PromotionCandidate, goal: Goal) -> tuple[Verdict, ...]:
     """Return the verdicts of all gates except those on content and on holds."""
-    situation = Situation(goal.current or candidate.version, goal.policy, goal.now, paused=goal.paused)
+    situation = Situation(goal.current or goal.gone or candidate.version, goal.policy, goal.now, paused=goal.paused)
     evidence = tuple(_evidence(each) for each in candidate.evidence)
-    first = (_FIRST,) if goal.current is None else ()
+    first = (_first(goal.gone),) if goal.current is None else ()
     return (_soak(candidate, goal), *evidence, *first, *version_verdicts(candidate.version, situation))
 
 
-_FIRST = Verdict(
-    "first",
-    Decision.APPROVAL,
-    "the channel does not exist yet: a person must choose its first digest",
-    "the channel",
-)
+def _first(gone: Version | None) -> Verdict:
+    """Let a person choose what a channel begins with."""
+    reason = "the channel does not exist yet: a person must choose its first digest"
+    if gone is not None:
+        reason = f"the channel was deleted, and had {gone} last: a person must choose what it begins with"
+    return Verdict("first", Decision.APPROVAL, reason, "the channel")
 
 
 def _soak(candidate: PromotionCandidate, goal: Goal) -> Verdict:

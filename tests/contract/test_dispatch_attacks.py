@@ -18,6 +18,8 @@ from tests.contract.operating import CONFIG, PAYLOAD, WORKFLOW, configure, dispa
 from tests.contract.scene import CHANNEL, FIRST, MINOR, PATCH
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import Once
     from tests.contract.operating import Dispatched
     from tests.contract.scene import Scene
@@ -362,14 +364,39 @@ def test_d2_the_first_promotion_counts_once_though_the_channel_was_deleted(scene
     shown = approved(asked)
     assert asked.do(shown).code == 0
     index = scene.runner.workspace / "live/index.json"
-    listed = json.loads(index.read_text())
-    name = "org.opencontainers.image.ref.name"
-    listed["manifests"] = [it for it in listed["manifests"] if it.get("annotations", {}).get(name) != "live"]
-    index.write_text(json.dumps(listed))
+    forget(index, "live")
     before = index.read_text()
     ran = asked.do(shown)
     assert (ran.code, ran.said("error")[0].startswith("the approval of the run")) == (REFUSED, True), ran
     assert index.read_text() == before
+
+
+def test_d2_a_first_artifact_shows_what_a_deleted_channel_had_and_counts_for_that(scene: Scene) -> None:
+    index = scene.runner.workspace / "registry/index.json"
+    before = index.read_bytes()
+    assert dispatch(scene, "rollback", to=FIRST).through().code == 0
+    had = scene.channel
+    forget(index, "production")
+    refused(dispatch(scene, "init", to=PATCH).show(), REFUSED, "was deleted, and its hold counts", scene, scene.tags)
+    asked = dispatch(scene, "init", to=FIRST)
+    shown = approved(asked)
+    page = asked.show().summary
+    assert "before its deletion" in page
+    assert had in page
+    assert f"The hold on {PATCH} (" in page
+    assert asked.do(shown).code == 0
+    assert scene.channel == had
+    assert f"on {PATCH} (" in dispatch(scene, "lift-hold").show().summary
+    index.write_bytes(before)  # as if it had never been rolled back
+    forget(index, "production")
+    refused(asked.do(shown), REFUSED, f"had {PATCH} last, which is newer", scene, scene.tags)
+
+
+def forget(index: Path, tag: str) -> None:
+    """Delete a tag of a layout, as anybody who can write there may."""
+    listed, name = json.loads(index.read_text()), "org.opencontainers.image.ref.name"
+    listed["manifests"] = [it for it in listed["manifests"] if it.get("annotations", {}).get(name) != tag]
+    index.write_text(json.dumps(listed))
 
 
 def test_d3_only_the_hold_that_was_shown_is_lifted(scene: Scene) -> None:

@@ -27,6 +27,7 @@ from ci_automation.flows.promote import (
     promote,
 )
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.impact.assess import Impact
 from ci_automation.impact.check import Clusters, KubernetesRange
@@ -564,6 +565,28 @@ class TestTheGates:
         wanted = road.publish(STAGING, MINOR)
         assert road.promote(allow_removal=True).done
         assert channel(road, ELSEWHERE) == wanted
+
+    @pytest.mark.parametrize("held", [True, False], ids=["held", "not held"])
+    def test_a_channel_that_was_deleted_begins_with_nothing_held_and_nothing_older(
+        self, road: Road, *, held: bool
+    ) -> None:
+        """Whoever deletes a tag ends no hold, and leads no cluster down."""
+        wanted, ports, wish = channel(road, STAGING), road.ports(road.there), intent(now=NOW)
+        assert road.promote().done
+        if held:
+            roll_back(propose_rollback(ELSEWHERE, Wish(str(OLD)), ports, wish), ports, wish)
+        else:
+            road.here = InMemoryRegistry()
+            wanted = road.publish(STAGING, OLD)
+        del road.there.repositories[str(ELSEWHERE.repository)].tags[str(ELSEWHERE.tag)]
+        done = road.promote((wanted,))
+        assert road.there.resolve(ELSEWHERE) is None
+        word = ("hold", Decision.WAIT) if held else ("direction", Decision.REFUSED)
+        assert word in {(verdict.gate, verdict.decision) for verdict in done.considered.gates}
+        assert f"was deleted, and had {OLD if held else PATCH} last" in " ".join(done.considered.reasons)
+        wanted = road.publish(STAGING, MINOR)
+        done = road.promote((wanted,), allow_removal=True)
+        assert (done.done, done.considered.decision) == (True, Decision.APPROVAL)
 
 
 class TestTrust:

@@ -14,7 +14,7 @@ from ci_automation.cli import run
 from ci_automation.errors import Conflict
 from ci_automation.flows.apply import StepRefused, apply
 from ci_automation.flows.approved import ApprovalUsed, apply_granted
-from ci_automation.flows.init import StillHeld, init
+from ci_automation.flows.init import StillHeld, WasNewer, init
 from ci_automation.flows.lift import lift
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.plan import make_plan
@@ -420,6 +420,8 @@ class TestAfterwards:
         for wish in (intent(overlay=OVERLAY), intent()):
             with pytest.raises(StillHeld, match="was rolled back"):
                 init(CHANNEL, MINOR, world.ports(), wish)
+        with pytest.raises(WasNewer, match=f"had {PATCH} last, which is newer than {OLD}"):
+            init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
         slow = replace(world.ports(), clock=lambda: NOW - timedelta(days=900))
         assert init(CHANNEL, PATCH, slow, intent(overlay=OVERLAY)).digest == past
         assert held(world) == [MINOR]

@@ -13,7 +13,13 @@ from ci_automation.errors import Error, RegistryError, VerificationFailed
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
 from ci_automation.flows.planning.contents import only_layer, present_version, read_contents
 from ci_automation.flows.planning.findings import findings, first_findings, lost
-from ci_automation.flows.publication.placement import in_place, place, problem_of, require_still_there
+from ci_automation.flows.publication.placement import (
+    had_last,
+    in_place,
+    place,
+    problem_of,
+    require_still_there,
+)
 from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision, Verdict, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
@@ -102,6 +108,7 @@ class Considered(Struct, frozen=True):
     findings: Findings = field(default_factory=Findings)  # without gates where there is nothing to do
     last: datetime | None = None  # when the target came to what it has
     record: Record | None = None  # that says so
+    gone: Record | None = None  # of what the target had last, if somebody deleted it
     interrupted: bool = False  # the target is there already, and no record says that it was promoted
     step: PlannedStep | None = None  # None: the target has nothing yet, or there is nothing to do
     notes: tuple[ReleaseNotes, ...] = ()  # of the releases on the way, where a person decides
@@ -163,8 +170,9 @@ def consider(promotion: Promotion) -> Considered:
     require_signed_for_target(considered, promotion.origin.registry, promotion.source)
     moves = Ledger(promotion.origin.registry, promotion.source, believed).records(observed.digest)
     there = Ledger(promotion.ports.registry, promotion.target, promotion.ports.require_trusted())
-    held = there.holds(before.digest) if before else ()
-    considered = replace(considered, moves=moves, holds=held, last=last, record=record)
+    gone, held = (None, there.holds(before.digest)) if before else had_last(promotion.target, promotion.ports)
+    last = gone.at if gone else last
+    considered = replace(considered, moves=moves, holds=held, last=last, record=record, gone=gone)
     considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
     step = _step(considered, before, old, contents) if before and old else None
     return replace(considered, step=step, notes=_notes(step, promotion.ports))
@@ -218,7 +226,8 @@ def _findings(considered: Considered, old: Contents | None, new: Contents) -> Fi
         evidence=tuple(each.look(new.version) for each in promotion.evidence),
     )
     current = old.version if old else None
-    goal = Goal(current, intent.policy, intent.now, promotion.after, paused=intent.paused)
+    gone = considered.gone.version if considered.gone else None
+    goal = Goal(current, intent.policy, intent.now, promotion.after, paused=intent.paused, gone=gone)
     found = findings(old, new, promotion.ports, intent) if old else first_findings(new, promotion.ports, intent)
     gates = (*promotion_verdicts(candidate, goal), _held(considered), *_rules(considered, old, new), *found.gates)
     return replace(found, gates=gates)
@@ -261,7 +270,8 @@ def _step(considered: Considered, before: Observed, old: Contents, new: Contents
 
 def _held(considered: Considered) -> Verdict:
     """Hold what the target was moved back from; what came to the source after that is new."""
-    version = considered.version if considered.version != considered.old_version else None
+    had = considered.gone.version if considered.gone else considered.old_version
+    version = considered.version if considered.version != had else None
     first = considered.moves[0].at if considered.moves else None  # when the digest came to the source, by its records
     offered = Offered(version, first, considered.digest)
     return hold_verdict(considered.holds, offered, considered.promotion.intent.now)

@@ -16,6 +16,7 @@ from ci_automation.records.ledger import Position, holds_on, left_at, notes_in
 from ci_automation.records.notes import Record
 
 if TYPE_CHECKING:
+    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
@@ -93,6 +94,17 @@ def _unrecorded(ledger: Ledger, held: tuple[Hold, ...], record: Record | None) -
         return None
     last = ledger.newest()
     return hold if last is None or last.at < hold.since else None
+
+
+def had_last(channel: Reference, ports: Ports) -> tuple[Record | None, tuple[Hold, ...]]:
+    """Return what a channel had last by its records, and the holds on that: whoever deletes a tag ends no hold.
+
+    Raises:
+        ImmutableTagMoved: a tag hides a digest.
+    """
+    ledger = ports.ledger(channel)
+    last = ledger.newest() if ledger else None
+    return last, ledger.holds(last.digest) if ledger and last else ()
 
 
 def as_mirrored(placed: Placed, ports: Ports) -> Placed:

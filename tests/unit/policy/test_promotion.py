@@ -77,6 +77,12 @@ def test_a_first_digest_takes_a_person_and_the_range_counts_no_more() -> None:
     assert decide(promotion_verdicts(CANDIDATE, goal)) is Decision.APPROVAL
 
 
+def test_a_deleted_channel_goes_on_from_what_it_had() -> None:
+    goal = replace(GOAL, current=None, gone=OLD)
+    assert f"was deleted, and had {OLD} last" in said("first", goal=goal).reason
+    assert said("direction", goal=replace(goal, gone=MINOR)).decision is Decision.REFUSED
+
+
 @pytest.mark.parametrize(
     ("goal", "gate", "decision"),
     [
