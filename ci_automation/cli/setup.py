@@ -19,7 +19,8 @@ from ci_automation.config.load import parse_config
 from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.flows.files import write_file
-from ci_automation.flows.setup import CONFIGURATION, Answers, first_files, left_to_do, setup_files
+from ci_automation.flows.left_to_do import left_to_do
+from ci_automation.flows.setup import CONFIGURATION, Answers, UnfitAnswer, first_files, setup_files
 from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import newest_known
@@ -27,7 +28,7 @@ from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC
 from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _COMPONENTS = f"flux-system/{COMPONENTS}"
 
@@ -51,37 +52,41 @@ class NotOwnFile(UsageError):
 
 
 @click.command("setup", cls=HeadedCommand)
-@click.argument("artifact", required=False)
+@click.argument("channels", nargs=-1, metavar="[CHANNEL]...")
+@click.option("--after", metavar="TIME", default="24h", show_default=True, help="how long a channel has a digest first")
 @click.option("--action", metavar="OWNER/NAME", help="the repository with this action; with @COMMIT, at that commit")
 @click.option("--signing", type=click.Choice(["keyless", "key"]), help="how runs sign; default: keyless")
 @click.option("--approval", type=click.Choice(["pull-request", "workflow-dispatch"]), help="how runs ask for approvals")
 @click.option("--overlay", metavar="DIR", help="the folder of the repository with your own files; - for none")
-@click.option("--name", help="the artifact's name in the configuration; default: the channel's tag")
+@click.option("--name", help="the first channel's name in the configuration; default: its tag")
 @click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")
 @click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
 @click.option("--yes", is_flag=True, help="take the defaults, and change files that are there without asking")
-def command(*, yes: bool, **told: str | None) -> None:
+def command(channels: tuple[str, ...], *, after: str, yes: bool, **told: str | None) -> None:
     """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
 
     It asks at most five questions, and reads what is there: the remote of the clone, a folder that `flux bootstrap`
-    made, the channel, the configuration, which gets the artifact if it lacks it. It shows a diff before it changes a
+    made, the channel, the configuration, which gets the channels that it lacks. It shows a diff before it changes a
     file, and lists what is left to click, with addresses. It writes files alone, and nothing to GitHub or the registry.
+
+    A channel is an address, or a tag of the repository before it. Runs render the first channel. They promote each
+    other one from the channel before it, once that one has had the digest for the time of --after.
 
     \b
     flux-manifests setup oci://ghcr.io/acme/flux-manifests:production --action acme/ci-automation
+    flux-manifests setup staging production stable --action acme/ci-automation
     """
     top = top_of(Path.cwd())
     bootstrapped = next(iter(_bootstrapped(top)), None)
-    answers = _answered(_Questions(told, asks=sys.stdin.isatty() and not yes), top, bootstrapped)
+    told["channels"] = " ".join(channels) or None
+    answers = _answered(_Questions(told, asks=sys.stdin.isatty() and not yes), top, bootstrapped, after)
     newest = newest_known()
     files = _overlay(top, answers)
     applied = sync_path(_in_artifact(top, answers, files), _COMPONENTS)
     files |= setup_files(answers, _template, newest, applied, _existing(top))
-    for path in files:
-        _require_own(top, path)
-    for path, text in files.items():
-        _write(top / path, path, text, yes=yes)
-    left = left_to_do(answers, there=_is_there(answers.channel), newest=str(newest), bootstrapped=bootstrapped)
+    declined = _written(top, files, yes=yes)
+    there = _is_there(answers.first[1])
+    left = left_to_do(answers, there=there, newest=str(newest), bootstrapped=bootstrapped, declined=declined)
     print_text("Left to do:\n" + "\n".join(f"{number}. {line}" for number, line in enumerate(left, 1)))
 
 
@@ -107,7 +112,7 @@ class _Questions(Struct, frozen=True):
         return default
 
 
-def _answered(ask: _Questions, top: Path, bootstrapped: str | None) -> Answers:
+def _answered(ask: _Questions, top: Path, bootstrapped: str | None, after: str) -> Answers:
     """Return what the options, the clone and a person say.
 
     Raises:
@@ -115,39 +120,64 @@ def _answered(ask: _Questions, top: Path, bootstrapped: str | None) -> Answers:
     """
     if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
         raise Unanswered("repository")
-    owner = place.repository.partition("/")[0].lower()
-    channel = Reference.parse(
-        ask.answer("artifact", "Which channel?", f"oci://ghcr.io/{owner}/flux-manifests:production")
+    usual = f"oci://ghcr.io/{place.repository.partition('/')[0].lower()}/flux-manifests"
+    question = "Which channel? Of several, such as staging production stable, each is promoted from the one before"
+    references = _references(ask.answer("channels", question, f"{usual}:production").split(), usual)
+    config = parse_config(existing.encode(), CONFIGURATION) if (existing := _existing(top)) is not None else None
+    there = {it.channel: it for it in config.artifacts} if config else {}
+    channels = _named(references, there, ask.told["name"])
+    first, channel = next(iter(channels.items()))
+    folder = "clusters/flux-system" if len(channels) > 1 else f"clusters/{first}/flux-system"
+    folder = (
+        there[channel].overlay or "-" if channel in there else f"flux/{first}" if folder == bootstrapped else folder
     )
-    name, there = _named(channel, _existing(top), ask.told["name"])
-    folder = f"clusters/{name}/flux-system"
-    folder = there.overlay or "-" if there else f"flux/{name}" if folder == bootstrapped else folder
     folder = ask.answer("overlay", "Folder with your own files (- for none)?", folder)
     return Answers(
-        channel=channel,
-        name=name,
+        channels=channels,
         place=place,
         action=ask.answer("action", "Which repository has this action, as OWNER/ci-automation?"),
         signing=SigningMode(ask.answer("signing", "Sign keyless, or with a key?", "keyless")),
         approval=ApprovalVia(ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", "pull-request")),
         overlay=None if folder == "-" else folder,
+        after=after,
     )
+
+
+def _references(words: Sequence[str], usual: str) -> list[Reference]:
+    """Return the channels that words name: by address, or by a tag of the repository before, at first the `usual` one.
+
+    Raises:
+        InvalidReference: a word is neither.
+    """
+    found: list[Reference] = []
+    for word in words:
+        repository = found[-1].repository if found else usual
+        found.append(Reference.parse_channel(word if ":" in word or "/" in word else f"{repository}:{word}"))
+    return found
+
+
+def _named(
+    references: Sequence[Reference], there: Mapping[Reference, ArtifactConfig], first: str | None
+) -> dict[str, Reference]:
+    """Return the channels by their names: as configured, else their tags, or their repositories' last parts.
+
+    Raises:
+        UnfitAnswer: two are the same, or would have one name.
+    """
+    tags, taken = [it.tag for it in references], {it.name for it in there.values()}
+    named = {}
+    for number, channel in enumerate(references):
+        last = str(channel.repository).rpartition("/")[2]
+        own = last if channel.tag is None or channel.tag in taken or tags.count(channel.tag) > 1 else channel.tag
+        named[there[channel].name if channel in there else (not number and first) or own] = channel
+    if len(named) < len(references):
+        raise UnfitAnswer("two of the channels are the same, or would have one name; --name gives the first its own")
+    return named
 
 
 def _existing(top: Path) -> str | None:
     path = top / CONFIGURATION
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
-
-
-def _named(channel: Reference, existing: str | None, told: str | None) -> tuple[str, ArtifactConfig | None]:
-    """Return the artifact's name, and what is configured for it: by default its tag, or its repository's last part."""
-    artifacts = parse_config(existing.encode(), CONFIGURATION).artifacts if existing is not None else ()
-    found = next((it for it in artifacts if it.channel == channel), None)
-    if found:
-        return found.name, found
-    tag = channel.tag or "production"
-    taken = any(it.name == tag for it in artifacts)
-    return told or (str(channel.repository).rpartition("/")[2] if taken else tag), None
 
 
 def _bootstrapped(top: Path) -> list[str]:
@@ -203,20 +233,31 @@ def _require_own(top: Path, path: str) -> None:
             raise NotOwnFile(path, place.relative_to(top).as_posix())
 
 
-def _write(place: Path, path: str, text: str, *, yes: bool) -> None:
-    """Write one file; where another one is, show the difference and ask."""
-    old = place.read_text(encoding="utf-8", errors="replace") if place.exists() else None
-    if old == text:
-        print_text(f"{path} is as it should be")
-        return
-    if old is not None:
-        print_text(unified_diff(old, text, f"{path} (now)", f"{path} (new)"))
-        if not yes and not confirmed(f"Change {path}?"):
+def _written(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
+    """Write the files, and return those that the person leaves as they are, each after a look at the difference.
+
+    Nothing is written before all questions have their answers.
+    """
+    declined, told = [], {}
+    for path in files:
+        _require_own(top, path)
+    for path, text in files.items():
+        place = top / path
+        old = place.read_text(encoding="utf-8", errors="replace") if place.exists() else None
+        told[path] = "is as it should be" if old == text else "written" if old is None else "changed"
+        if told[path] == "changed":
+            print_text(unified_diff(old or "", text, f"{path} (now)", f"{path} (new)"))
+            if not yes and not confirmed(f"Change {path}?"):
+                declined.append(path)
+    for path, text in files.items():
+        if path in declined:
             print_aside(f"{path} was left as it is")
-            return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_file(place, text.encode())
-    print_text(f"{path} {'written' if old is None else 'changed'}")
+            continue
+        if told[path] != "is as it should be":
+            (top / path).parent.mkdir(parents=True, exist_ok=True)
+            write_file(top / path, text.encode())
+        print_text(f"{path} {told[path]}")
+    return declined
 
 
 def _is_there(channel: Reference) -> bool | None:

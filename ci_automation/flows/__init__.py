@@ -14,6 +14,7 @@ __all__ = [
     "files",
     "history",
     "init",
+    "left_to_do",
     "lift",
     "migration",
     "mirror",

@@ -1,4 +1,4 @@
-"""A fleet repository that keeps one artifact current: its files, from a few answers, and what is left to click."""
+"""A fleet repository that keeps channels current: its files, from a few answers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
 from ci_automation.errors import UsageError
 from ci_automation.flux.following import SyncSettings
+from ci_automation.policy.model import duration
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Mapping
 
     from ci_automation.artifact.reference import Reference
+    from ci_automation.config.model import Config
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.flux.version import Version
 
@@ -65,19 +67,31 @@ class UnfitAnswer(UsageError):
 
 
 class Answers(Struct, frozen=True):
-    """What a person decides: the channel and its name in the configuration, the repository, who signs and how to ask.
+    """What a person decides: the channels by their names, the repository, who signs and how to ask.
 
-    `action` is the repository with the action, with its commit after an @ if it is not the one of the shipped files.
-    `overlay` is a folder of the repository; None: the team's own files stay in the artifact.
+    Runs render the first channel, and promote each other one from the channel before it, once that one has had the
+    digest for `after`. `action` is the repository with the action, with its commit after an @ if it is not the one of
+    the shipped files. `overlay` is a folder of the repository; None: the team's own files stay in the artifact.
     """
 
-    channel: Reference
-    name: str
+    channels: Mapping[str, Reference]
     place: GitHubPlace
     action: str
     signing: SigningMode
     approval: ApprovalVia
     overlay: str | None
+    after: str = "24h"
+
+    @property
+    def first(self) -> tuple[str, Reference]:
+        """Return the channel that is rendered, with its name."""
+        return next(iter(self.channels.items()))
+
+    @property
+    def waves(self) -> tuple[tuple[str, str], ...]:
+        """Return the names of the promoted channels, each with the name of its source."""
+        names = tuple(self.channels)
+        return tuple(zip(names[1:], names, strict=False))
 
     @property
     def keyless(self) -> bool:
@@ -90,6 +104,12 @@ class Answers(Struct, frozen=True):
         return self.approval is ApprovalVia.WORKFLOW_DISPATCH
 
     @property
+    def docs(self) -> str:
+        """Return the address of the action's documents."""
+        action, _, commit = self.action.partition("@")
+        return f"{self.place.server}/{action}/blob/{commit or 'HEAD'}/docs"
+
+    @property
     def signers(self) -> tuple[str, ...]:
         """Return the workflow files that sign."""
         return ("flux.yaml", "approve.yaml") if self.by_run else ("flux.yaml",)
@@ -100,46 +120,73 @@ def setup_files(
 ) -> dict[str, str]:
     """Return the files by their paths in the repository; `template` reads one of the shipped workflows.
 
-    An `existing` configuration keeps all that it has, and gets the artifact if it lacks it.
+    An `existing` configuration keeps all that it has, and gets the channels that it lacks. The workflows are for all
+    its artifacts.
 
-    One has the objects by which clusters follow the channel, of a Flux of that version, with that path in the artifact.
-    Nothing applies it: a person does, after the first signed run.
+    One file for each channel has the objects by which clusters follow it, of a Flux of that version, with that path in
+    the artifact. Nothing applies it: a person does, after the first signed run.
 
     Raises:
-        UnfitAnswer, NotForClusters: an answer cannot be used.
+        UnfitAnswer, InvalidDuration, NotForClusters: an answer cannot be used.
         InvalidConfig: the existing configuration cannot be used.
         UnfitWorkflows: the files would not fit together.
     """
     _require_usable(answers)
-    shipped = (
-        {"flux.yaml": "flux-by-dispatch.yaml"} if answers.by_run and answers.keyless else {"flux.yaml": "flux.yaml"}
-    )
-    shipped |= {"approve.yaml": "approve.yaml"} if answers.by_run else {}
-    shipped = {file: name if answers.keyless else f"with-key/{name}" for file, name in shipped.items()}
-    shipped |= {"preview.yaml": "preview.yaml"} if answers.overlay else {}
-    workflows = {f"{WORKFLOWS}/{file}": _filled(template(name), answers) for file, name in shipped.items()}
     if existing is None:
         configuration = _configuration(answers, _USED.findall(template("flux.yaml"))[0][1])
     else:
         configuration = _grown(existing, answers)
     config = parse_config(configuration.encode(), CONFIGURATION)
+    shipped = _shipped(answers, config)
+    workflows = {f"{WORKFLOWS}/{file}": _filled(template(name), answers, config) for file, name in shipped.items()}
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
-    objects = {objects_file(answers): _objects(answers, version, path)}
+    objects = {objects_file(name): _objects(answers, it, version, path) for name, it in answers.channels.items()}
     return {CONFIGURATION: configuration, **workflows, **objects}
 
 
+def _shipped(answers: Answers, config: Config) -> dict[str, str]:
+    """Return which of the shipped workflows become which files.
+
+    Raises:
+        UnfitAnswer: there are none for these answers.
+    """
+    several = len(config.artifacts) > 1
+    if answers.keyless:
+        shipped = {"flux.yaml": "flux-by-dispatch.yaml" if answers.by_run else "flux.yaml"}
+        shipped |= {"approve.yaml": "approve.yaml"} if answers.by_run else {}
+    elif several and answers.by_run:
+        raise UnfitAnswer(
+            "several channels with keys need an approve.yaml each, which setup does not write; take --approval "
+            "pull-request, or --signing keyless"
+        )
+    else:
+        shipped = {"flux.yaml": "with-key/fleet.yaml" if several else "with-key/flux.yaml"}
+        shipped |= {"approve.yaml": "with-key/approve.yaml"} if answers.by_run else {}
+    return shipped | ({"preview.yaml": "preview.yaml"} if _overlays(config) else {})
+
+
+def _overlays(config: Config) -> list[str]:
+    return list(dict.fromkeys(it.overlay.removesuffix("/") for it in config.artifacts if it.overlay))
+
+
 def _require_usable(answers: Answers) -> None:
-    if not isinstance(answers.channel.repository, OciRepository):
-        raise UnfitAnswer(f"{answers.channel} is not in a registry, where clusters and workflows could reach it")
+    for channel in answers.channels.values():
+        if not isinstance(channel.repository, OciRepository):
+            raise UnfitAnswer(f"{channel} is not in a registry, where clusters and workflows could reach it")
+    duration(answers.after)
     if not re.fullmatch(r"[\w.-]+/(ci-automation|flux-manifests)(@[0-9a-f]{40})?", answers.action):
         raise UnfitAnswer(
             f"{answers.action!r} is not OWNER/ci-automation, with or without the @ and 40 digits of a commit"
         )
     named = {"repository": answers.place.repository, "branch": answers.place.branch, "overlay": answers.overlay}
     for what, name in named.items():
-        if name is not None and not _PLAIN[what].fullmatch(name):
-            raise UnfitAnswer(f"the {what} {name!r} has characters that a workflow cannot have as they are")
+        _require_plain(what, name)
+
+
+def _require_plain(what: str, name: str | None) -> None:
+    if name is not None and not _PLAIN[what].fullmatch(name):
+        raise UnfitAnswer(f"the {what} {name!r} has characters that a workflow cannot have as they are")
 
 
 def first_files(answers: Answers) -> dict[str, str]:
@@ -147,29 +194,40 @@ def first_files(answers: Answers) -> dict[str, str]:
     return {f"{answers.overlay}/kustomization.yaml": _KUSTOMIZATION}
 
 
-def objects_file(answers: Answers) -> str:
+def objects_file(name: str) -> str:
     """Return the name of the file with the objects for clusters; no Kustomization of Flux applies the top folder."""
-    return f"flux-manifests-{answers.name}.yaml"
+    return f"flux-manifests-{name}.yaml"
 
 
-def _filled(text: str, answers: Answers) -> str:
-    """Return a shipped workflow with the team's own names in it."""
+def _filled(text: str, answers: Answers, config: Config) -> str:
+    """Return a shipped workflow with the team's own names in it.
+
+    Raises:
+        UnfitAnswer: a folder of the configuration has a name that a workflow cannot have as it is.
+    """
+    (name, channel), overlays = answers.first, _overlays(config)
+    for overlay in overlays:
+        _require_plain("overlay", overlay)
     place, (action, _, commit) = answers.place, answers.action.partition("@")
     server, repository = (re.escape(it).replace(r"\-", "-") for it in (place.server, place.repository))
     own = (
         f"{server}/{repository}",
         place.repository,
-        str(answers.channel),
-        f"flux-manifests-{answers.name}",
+        str(channel),
+        f"flux-manifests-{name}",
         f"refs/heads/{place.branch}",
         f"branches: [{place.branch}]",
         f"approval: {answers.approval}",
-        f"paths: [{answers.overlay}/**, " if answers.overlay else "paths: [",
+        f"paths: [{''.join(f'{overlay}/**, ' for overlay in overlays)}",
     )
     names = dict(zip(_NAMES, own, strict=True))
     if answers.keyless:  # the configuration names the artifact
         text = _ARTIFACT_LINE.sub("", text)
     text = _NAMED.sub(lambda found: names[found[0]], text)
+    if overlays and "schedule:" in text and "  push:" not in text:
+        push = f"  push: # a merge that changes what is published\n    branches: [{place.branch}]\n    paths: ["
+        paths = f"{', '.join(f'{overlay}/**' for overlay in overlays)}, {CONFIGURATION}]\n"
+        text = text.replace("\npermissions: {}\n", f"{push}{paths}\npermissions: {{}}\n", 1)
     return _USED.sub(lambda found: f"{action}{found[1]}@{commit or found[2]}", text)
 
 
@@ -190,74 +248,48 @@ def _configuration(answers: Answers, shipped: str) -> str:
         *([] if answers.keyless else ["  signing: {mode: key, key: env://COSIGN_KEY}"]),
         *(["  approval: {via: workflow-dispatch}"] if answers.by_run else []),
         "artifacts:",
-        *(f"  {line}" for line in _entry(answers)),
+        *(f"  {line}" for name in answers.channels for line in _entry(name, answers)),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _grown(existing: str, answers: Answers) -> str:
-    """Return a configuration with one artifact more, or as it is if it has that artifact."""
+    """Return a configuration with the channels that it lacks, or as it is if it has them.
+
+    Raises:
+        UnfitAnswer: it has one of them and does not promote it, or does not end with its artifacts.
+    """
     before = parse_config(existing.encode(), CONFIGURATION).artifacts
-    if any(it.channel == answers.channel for it in before):
+    there = {it.channel: it for it in before}
+    for name, source in answers.waves:
+        found = there.get(answers.channels[name])
+        if found and not found.promote:
+            raise UnfitAnswer(
+                f"{CONFIGURATION} has {name}, which runs render; write `promote: {{from: {source}, after: "
+                f"{answers.after}}}` there in place of its overlay and flags"
+            )
+    lines = [it for name, at in answers.channels.items() if at not in there for it in _entry(name, answers)]
+    if not lines:
         return existing
-    lines = _entry(answers)
     for indent in ("  ", ""):
         grown = existing.rstrip("\n") + "".join(f"\n{indent}{line}" for line in lines) + "\n"
         with suppress(InvalidConfig):
-            if parse_config(grown.encode(), CONFIGURATION).artifacts[:-1] == before:
+            if parse_config(grown.encode(), CONFIGURATION).artifacts[: len(before)] == before:
                 return grown
     raise UnfitAnswer(f"{CONFIGURATION} does not end with its artifacts; add these lines to them: {'; '.join(lines)}")
 
 
-def _entry(answers: Answers) -> list[str]:
-    overlay = [f"  overlay: {answers.overlay}"] if answers.overlay else []
-    return [f"- name: {answers.name}", f"  url: {answers.channel}", *overlay]
+def _entry(name: str, answers: Answers) -> list[str]:
+    lines = [f"- name: {name}", f"  url: {answers.channels[name]}"]
+    if source := dict(answers.waves).get(name):
+        return [*lines, f"  promote: {{from: {source}, after: {answers.after}}}"]
+    return [*lines, *([f"  overlay: {answers.overlay}"] if answers.overlay else [])]
 
 
-def _objects(answers: Answers, version: Version, path: str) -> str:
+def _objects(answers: Answers, channel: Reference, version: Version, path: str) -> str:
     verify: ByKey | ByIdentity
     if answers.keyless:
         verify = ByIdentity(((f"^{re.escape(ISSUER)}$", answers.place.pattern(answers.signers)),))
     else:
         verify = ByKey("flux-manifests-keys", ())
-    return Sync(answers.channel, version, "flux-system", path, verify, SyncSettings()).to_yaml()
-
-
-def left_to_do(answers: Answers, *, there: bool | None, newest: str, bootstrapped: str | None) -> Iterator[str]:
-    """Yield what a person still does, each with its address; `there`: has the channel a digest? None: not known."""
-    place, name = answers.place, answers.name
-    at = f"{place.server}/{place.repository}"
-    files = f"Commit the files, and bring them to {place.branch}."
-    yield files if answers.keyless else f"{files} Add the public half of the key as {PUBLIC_KEY}."
-    if not answers.by_run:
-        yield f'Tick "Allow GitHub Actions to create and approve pull requests": {at}/settings/actions'
-    yield (
-        f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {place.branch} alone: "
-        f"{at}/settings/environments/new"
-    )
-    if not answers.keyless:
-        yield (
-            f"Make the environment {ENVIRONMENT}-{name} for the branch {place.branch} alone, without reviewers, with "
-            f"the secrets COSIGN_KEY and COSIGN_PASSWORD: {at}/settings/environments/new"
-        )
-    run = f"Run workflow at {at}/actions/workflows/flux.yaml"
-    first = f"{run}: command init, artifact {name}, to {newest}; a reviewer approves the run."
-    if bootstrapped:
-        yield (
-            f"{bootstrapped} is what `flux bootstrap` made. Do not install Flux twice: docs/guides/migration.md has "
-            "the steps that take these clusters to the artifact, with the version that they have."
-        )
-    elif there:
-        adopted = f"{run}: command adopt, artifact {name}; a reviewer approves the run."
-        yield f"{answers.channel} is there. If this workflow did not sign it: {adopted}"
-    elif there is None:
-        yield f"{first} If {answers.channel} is there already, take the command adopt in place of init."
-    else:
-        yield first
-    if str(answers.channel.repository).startswith("oci://ghcr.io/"):
-        owner, _, package = str(answers.channel.repository).removeprefix("oci://ghcr.io/").partition("/")
-        yield (
-            f"Give {place.repository} the role Write, under Manage Actions access: "
-            f"https://github.com/orgs/{owner}/packages/container/{package.replace('/', '%2F')}/settings"
-        )
-    yield f"After the first green run, for each cluster, one cluster first: kubectl apply -f {objects_file(answers)}"
+    return Sync(channel, version, "flux-system", path, verify, SyncSettings()).to_yaml()

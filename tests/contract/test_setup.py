@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +16,6 @@ from ci_automation.config.load import parse_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 ACTION = ("--action", "platform/ci-automation@" + "a1" * 20)
 CHANNEL = "oci://ghcr.io/acme-corp/flux:stable"
@@ -50,6 +51,12 @@ WAYS = {
         ("--signing", "key", "--approval", "workflow-dispatch", "--overlay", "-"),
         {"flux.yaml", "approve.yaml"},
     ),
+    "three channels": (("production", "oci://ghcr.io/acme-corp/flux-edge:edge"), {"flux.yaml", "preview.yaml"}),
+    "three channels, with a key": (("production", "edge", "--signing", "key"), {"flux.yaml", "preview.yaml"}),
+    "three channels, by a run": (
+        ("production", "edge", "--approval", "workflow-dispatch"),
+        {"flux.yaml", "approve.yaml", "preview.yaml"},
+    ),
 }
 
 
@@ -69,7 +76,14 @@ def test_the_files_of_each_way_of_working_fit_together(
         assert not any(sample in used for sample in OTHER), name
         list(yaml.safe_load_all(text))
     config = parse_config(written[".github/flux-manifests.yaml"].encode(), "x")
-    assert [it.channel for it in config.artifacts] == [Reference.parse(CHANNEL)]
+    first, *others = config.artifacts
+    assert first.channel == Reference.parse(CHANNEL)
+    promoted = [(it.name, it.promote.source, it.promote.after) for it in others if it.promote]
+    hours = timedelta(hours=24)
+    assert promoted == ([("production", "stable", hours), ("edge", "production", hours)] if others else [])
+    assert {name for name in written if "/" not in name} == {
+        f"flux-manifests-{it.name}.yaml" for it in config.artifacts
+    }
     monkeypatch.chdir(clone)
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     capsys.readouterr()
@@ -89,6 +103,46 @@ def test_a_new_overlay_is_one_that_clusters_can_apply(clone: Path) -> None:
     assert entry["subject"].endswith(r"acme-corp/fleet\.infra/\.github/workflows/(flux\.yaml)@refs/heads/trunk$")
     assert "branches: [trunk]" in written[".github/workflows/flux.yaml"]
     assert "paths: [clusters/stable/flux-system/**, " in written[".github/workflows/flux.yaml"]
+
+
+def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    waves = ("staging", "production", "oci://ghcr.io/acme-corp/flux-stable:stable", "--after", "72h")
+    assert run(["setup", *waves, *ACTION]) == 0
+    left = capsys.readouterr().out.partition("Left to do:\n")[2].splitlines()
+    clicks = (
+        *("Commit", "Tick", "Make the environment flux-manifests ", "command init, artifact staging, to v"),
+        *("packages/container/flux-manifests/", "72h after staging got", "72h after production got"),
+        *("packages/container/flux-stable/", "kubectl apply -f flux-manifests-CHANNEL.yaml"),
+    )
+    assert len(left) == len(clicks)
+    assert all(click in line for click, line in zip(clicks, left, strict=True))
+    assert "command promote, artifact production" in left[5]
+    written = files(clone)
+    assert "overlay: clusters/flux-system\n" in written[".github/flux-manifests.yaml"]
+    shipped = (Path(__file__).parents[2] / "workflows/flux.yaml").read_text()
+    assert "artifact: oci" in shipped
+    assert "artifact: oci" not in written[".github/workflows/flux.yaml"]  # each run works on all channels
+    for name, tag in (("staging", "staging"), ("stable", "stable")):
+        source, _ = yaml.safe_load_all(written[f"flux-manifests-{name}.yaml"])
+        assert source["spec"]["ref"] == {"tag": tag}
+
+
+def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_named(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    other = ("oci://ghcr.io/acme-corp/other:edge", *ACTION)
+    before = files(clone)
+    capsys.readouterr()
+    assert run(["setup", *other]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("+  - name: edge") < shown.index("flux-manifests-edge.yaml written")  # after all questions
+    first = "1. Bring the differences above into .github/flux-manifests.yaml, .github/workflows/flux.yaml: the rest of"
+    assert first in shown
+    assert files(clone).items() >= before.items()
+    assert run(["setup", *other, "--yes"]) == 0
+    paths = "paths: [clusters/stable/flux-system/**, clusters/edge/flux-system/**, .github/flux-manifests.lock.yaml"
+    assert paths in files(clone)[".github/workflows/flux.yaml"]
 
 
 def test_a_second_run_changes_nothing_and_an_edited_file_is_shown_and_left_alone(
@@ -129,6 +183,10 @@ def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(
         ((CHANNEL,), "unanswered"),
         ((CHANNEL, "--action", "x"), "unfit-answer"),
         (("layout:a:b", *ACTION), "unfit-answer"),
+        ((CHANNEL, "stable", *ACTION), "unfit-answer"),
+        ((CHANNEL, "oci://ghcr.io/acme/flux:stable", *ACTION), "unfit-answer"),
+        ((CHANNEL, "next", *ACTION, "--after", "soon"), "invalid-duration"),
+        ((CHANNEL, "next", *ACTION, "--signing", "key", "--approval", "workflow-dispatch"), "unfit-answer"),
         ((CHANNEL, *ACTION, "--overlay", ".github"), "unfit-overlay-folder"),
         *(
             ((CHANNEL, *ACTION, f"--{option}={value}"), "unfit-answer")
@@ -209,6 +267,10 @@ def test_a_configuration_that_is_there_keeps_what_it_has_and_gets_the_channel(cl
     assert path.read_text().startswith(before.rstrip("\n"))
     artifacts = parse_config(path.read_bytes(), "x").artifacts
     assert [(it.name, str(it.channel)) for it in artifacts] == [("stable", CHANNEL), ("flux-staging", other)]
+    assert run(["setup", other, "next", *ACTION, "--yes"]) == 0  # its overlay is still none
+    held = files(clone)
+    assert run(["setup", other, CHANNEL, *ACTION, "--yes"]) == 2  # that one is rendered
+    assert files(clone) == held
     path.write_text(path.read_text() + "defaults: {refuse: [notChecked]}\n".replace("defaults", "source: dir:x #"))
     shown = files(clone)
     assert run(["setup", "oci://ghcr.io/acme-corp/third:stable", *ACTION, "--overlay", "-", "--yes"]) == 2

@@ -1,0 +1,93 @@
+"""What a person still does once `setup` wrote the files, in order, each with its address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.flows.setup import ENVIRONMENT, PUBLIC_KEY, objects_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.setup import Answers
+
+
+def left_to_do(
+    answers: Answers,
+    *,
+    there: bool | None,
+    newest: str,
+    bootstrapped: str | None,
+    declined: Sequence[str] = (),
+) -> Iterator[str]:
+    """Yield what a person still does.
+
+    `there`: has the first channel a digest? None: not known. `bootstrapped` is a folder that `flux bootstrap` made.
+    `declined` are the files that the person left as they are.
+    """
+    place = answers.place
+    at = f"{place.server}/{place.repository}"
+    environments = f"{at}/settings/environments/new"
+    if declined:
+        yield f"Bring the differences above into {', '.join(declined)}: the rest of this list needs them."
+    files = f"Commit the files, and bring them to {place.branch}."
+    yield files if answers.keyless else f"{files} Add the public half of the key as {PUBLIC_KEY}."
+    if not answers.by_run:
+        yield f'Tick "Allow GitHub Actions to create and approve pull requests": {at}/settings/actions'
+    yield (
+        f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {place.branch} alone: "
+        f"{environments}"
+    )
+    for name in () if answers.keyless else answers.channels:
+        yield (
+            f"Make the environment {ENVIRONMENT}-{name} for the branch {place.branch} alone, without reviewers, with "
+            f"the secrets COSIGN_KEY and COSIGN_PASSWORD: {environments}"
+        )
+    run = f"Run workflow at {at}/actions/workflows/flux.yaml"
+    yield _first(answers, run, newest, bootstrapped, there=there)
+    yield from _role(answers, answers.first[1])
+    known = {answers.first[1].repository}
+    for name, source in answers.waves:
+        yield (
+            f"{answers.after} after {source} got its first digest: {run}: command promote, artifact {name}; a reviewer "
+            f"approves the run. To go on at once, write `after: 0h` for {name} until then."
+        )
+        channel = answers.channels[name]
+        yield from _role(answers, channel) if channel.repository not in known else ()
+        known.add(channel.repository)
+    each = " of each channel" if answers.waves else ""
+    objects = objects_file("CHANNEL" if each else answers.first[0])
+    yield (
+        f"After the first green run{each}, for each cluster, one cluster first: kubectl apply -f {objects}. A cluster "
+        f"without Flux needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
+    )
+
+
+def _first(answers: Answers, run: str, newest: str, bootstrapped: str | None, *, there: bool | None) -> str:
+    """Return how the first channel gets its first signed digest."""
+    name, channel = answers.first
+    made = f"{run}: command init, artifact {name}, to {newest}; a reviewer approves the run."
+    if bootstrapped:
+        return (
+            f"{bootstrapped} is what `flux bootstrap` made. Do not install Flux twice: "
+            f"{answers.docs}/guides/migration.md has the steps that take these clusters to the artifact, with the "
+            "version that they have."
+        )
+    if there:
+        adopted = f"{run}: command adopt, artifact {name}; a reviewer approves the run."
+        return f"{channel} is there. If this workflow did not sign it: {adopted}"
+    if there is None:
+        return f"{made} If {channel} is there already, take the command adopt in place of init."
+    return made
+
+
+def _role(answers: Answers, channel: Reference) -> Iterator[str]:
+    """Yield that the package of a channel needs the repository's role Write, where GitHub has it."""
+    repository = str(channel.repository)
+    if repository.startswith("oci://ghcr.io/"):
+        owner, _, package = repository.removeprefix("oci://ghcr.io/").partition("/")
+        yield (
+            f"Give {answers.place.repository} the role Write, under Manage Actions access: "
+            f"https://github.com/orgs/{owner}/packages/container/{package.replace('/', '%2F')}/settings"
+        )
