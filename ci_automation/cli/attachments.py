@@ -16,7 +16,7 @@ from ci_automation.flows.attachments import UnfitAttachment, attach, attached_fi
 from ci_automation.flows.files import read_file, write_tree
 from ci_automation.records import provenance, sbom
 from ci_automation.registry.port import MAX_BLOB_BYTES
-from ci_automation.report.text import Table, plain_text
+from ci_automation.report.text import Table
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
@@ -95,7 +95,7 @@ def discover_command(artifact: str, *, kind: str | None, folder: str | None, giv
     elif found.attachments:
         print_table(Table.plain(("type", "what", "digest"), map(_row, found.attachments)))
         if folder is not None:
-            print_text(f"The files are in {plain_text(folder)}, in one folder for each attachment.")
+            print_text(f"The files are in {folder}, in one folder for each attachment.")
     else:
         print_text(f"Nothing{f' of type {kind}' if kind else ''} is attached to {found.digest}.")
     if found.left_out:

@@ -21,7 +21,6 @@ from ci_automation.config.schema import config_schema
 from ci_automation.config.workflows import GitHubPlace
 from ci_automation.flux.options import Options, nearest_flag
 from ci_automation.report.findings import ended
-from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
@@ -79,7 +78,7 @@ def validate(workflows: str | None, repository: str | None, branch: str | None, 
     else:
         print_text("\n".join(texts))
     for line in shown.get("advice", ()):
-        print_aside(plain_text(line))
+        print_aside(line)
     if config:
         _warn(config)
 
@@ -148,7 +147,7 @@ def _warn(config: Config) -> None:
             )
         for each in artifact.policy.acknowledge:
             if not each.is_on(now):
-                print_aside(plain_text(f"{artifact.name}: {ended(each)}"))
+                print_aside(f"{artifact.name}: {ended(each)}")
 
 
 @command.command("schema", cls=HeadedCommand)

@@ -21,7 +21,7 @@ from ci_automation.flux.release import read_version
 from ci_automation.impact.hazard import Certainty
 from ci_automation.report.changes import text_parts
 from ci_automation.report.changes_markdown import difference_markdown
-from ci_automation.report.text import MarkedLine, plain_text
+from ci_automation.report.text import MarkedLine
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -84,7 +84,7 @@ def command(old: str, new: str, *, exit_code: bool, given: Arguments) -> int:
     elif given.output == "markdown":
         print_text(difference_markdown(before.name, after.name, _remarks(found), found.found, _ROWS))
     else:
-        print_parts(MarkedLine(plain_text(remark)) for remark in _remarks(found))
+        print_parts(MarkedLine(remark) for remark in _remarks(found))
         print_parts(text_parts(found.found, every=given.verbose))
     return _code(found) if exit_code else _SAME
 

@@ -19,7 +19,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.history import history
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.notes import format_time, parse_time
-from ci_automation.report.text import Table, plain_text, wrapped
+from ci_automation.report.text import Table, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
     else:
         if shown or not rows:
             if (columns := width()) and not given.verbose:
-                print_text(plain_text("\n".join(screen_lines(shown, columns))))
+                print_text("\n".join(screen_lines(shown, columns)))
             else:
                 print_table(history_table(shown, every=given.verbose))
         elif ports.trusted is None:

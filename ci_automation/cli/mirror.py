@@ -20,7 +20,7 @@ from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
 from ci_automation.registry.releases import rendered_beside
-from ci_automation.report.text import Table, plain_text
+from ci_automation.report.text import Table
 from ci_automation.signing.upstream import WORKFLOW
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _fill(folder: str, wanted: list[Version], config: Config | None, given: Argu
             print_text(f"NOT signed: {', '.join(unsigned)}. `upstream: {{verify: required}}` refuses such releases.")
         print_text(f"Signed is what the release's own run of {WORKFLOW} has signed, as the transparency log tells.")
     else:
-        print_text(f"Nothing to do: {plain_text(folder)} has all that is newest.")
+        print_text(f"Nothing to do: {folder} has all that is newest.")
 
 
 def _ports(port: Registry, config: Config | None, given: Arguments) -> Ports:

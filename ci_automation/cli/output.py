@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.report.text import MarkedLine, plain_text
+from ci_automation.report.text import MarkedLine, Table, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
     from ci_automation.errors import Error
     from ci_automation.report.adoption import Adoption
-    from ci_automation.report.text import Part, Table
+    from ci_automation.report.text import Part
 
+_SIGN = re.compile(r"[^\n -~]")
 _COLOURS = {
     "published": "green",
     "can be published": "green",
@@ -81,13 +83,21 @@ def width() -> int | None:
 def print_table(table: Table) -> None:
     """Print a table, on a terminal within its width: sentences are folded between words, and no digest is broken."""
     done_with_progress()
+    table = Table.plain(table.head, table.rows)
     click.echo(table.to_text(width(), lambda cell, it: click.style(it, fg=_COLOURS[cell]) if cell in _COLOURS else it))
 
 
 def print_json(value: Mapping[str, Any], form: str = "") -> None:
     """Print a value for programs; one of our own forms says which it is, and in which version."""
     schema = {"schema": f"flux-manifests.{form}/v1"} if form else {}
-    click.echo(json.dumps({**schema, **value}, indent=2, ensure_ascii=False))
+    click.echo(_SIGN.sub(_escaped, json.dumps({**schema, **value}, indent=2, ensure_ascii=False)))
+
+
+def _escaped(sign: re.Match[str]) -> str:
+    """Return a character of JSON, which a terminal may read too: what is not printed has its number."""
+    if sign[0].isprintable():
+        return sign[0]
+    return json.dumps(sign[0])[1:-1] if sign[0] > "\x7f" else "\\u007f"
 
 
 def print_parts(parts: Iterable[Part]) -> None:
@@ -96,7 +106,7 @@ def print_parts(parts: Iterable[Part]) -> None:
     for part in parts:
         if isinstance(part, MarkedLine):
             colour = _COLOURS.get(part.mark)
-            for line in part.lines(width()):
+            for line in map(plain_text, part.lines(width())):
                 click.echo(click.style(line, fg=colour, bold=True) if colour else line)
         else:
             print_table(part)
@@ -109,14 +119,15 @@ def print_aside(text: str) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print lines for people."""
+    """Print lines for people, without what could control a terminal."""
     done_with_progress()
-    click.echo(text)
+    click.echo(plain_text(text))
 
 
 def print_error(error: Error, name: str = "") -> None:
     """Print the error of one of several artifacts beside the results of the others."""
-    print_text(f"{click.style('error:', fg='red')} {f'{name}: ' if name else ''}{plain_text(str(error))}")
+    done_with_progress()
+    click.echo(f"{click.style('error:', fg='red')} {plain_text(f'{name}: ' if name else '')}{plain_text(str(error))}")
     print_text(f"  hint: {plain_text(error.hint)}   (exit {error.exit_code}, code {error.code})")
 
 

@@ -59,7 +59,7 @@ def command(artifact: str, *, again: bool, given: Arguments) -> None:
 def _print_verification(reference: Reference, found: Verification) -> None:
     if found.by is not None:
         flux = f"{called(found.version)}, " if found.version else ""
-        print_text(plain_text(f"{reference} is signed: {flux}{found.digest}\n  by {_named(found.by)}"))
+        print_text(f"{reference} is signed: {flux}{found.digest}\n  by {_named(found.by)}")
     rows = []
     for answer, group in groupby(found.clusters, lambda row: (row.judgement.accepted, row.judgement.reason)):
         names = [row.flux for row in group]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import click
 import pytest
 
 from ci_automation.cli import coloured, run
-from ci_automation.cli.output import print_parts, print_table
+from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.report.text import MarkedLine, Table
 
 PARTS = (
@@ -92,3 +93,23 @@ def test_colours_can_be_switched_on_and_off(
     with click.Context(click.Command("x"), color=coloured(environment)):
         print_parts(PARTS)
     assert (RED in capsys.readouterr().out) == has_colours
+
+
+HOSTILE = "a\x1b[2K\rb\x9b31m\u202ec\x7f\u2028d\U000e0041"
+
+
+def test_no_text_controls_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_text(f"one\n{HOSTILE}")
+    print_parts((MarkedLine(HOSTILE), Table((HOSTILE, "b"), ((HOSTILE, "b"),))))
+    told = capsys.readouterr().out
+    assert told.startswith("one\na")
+    assert all(sign.isprintable() for sign in told.replace("\n", ""))
+
+
+def test_no_json_controls_a_terminal_and_it_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {HOSTILE: [HOSTILE, "grün 🚀"]}
+    print_json(value)
+    told = capsys.readouterr().out
+    assert json.loads(told) == value
+    assert "grün 🚀" in told
+    assert all(sign.isprintable() for sign in told.replace("\n", ""))

@@ -63,7 +63,7 @@ def test_a_file_that_a_secret_may_be_made_of_is_not_shown() -> None:
         b"secretGenerator: [{name: a, envs: [values.yaml]}]\n",
         b"SECRETGENERATOR: [{name: a, envs: [values.yaml]}]\n",
         b"apiVersion: builtin\nkind: SecretGenerator\nfiles: [values.yaml]\n",
-        b"patches: [{path: values.yaml, target: {kind: Secret}}]\n",
+        b"patches: [{path: b.yaml}, {path: values.yaml, target: {kind: Secret}}]\n",
         b"secretGenerator: [{name: a, files: [values.yaml]}\n",  # which cannot be read
     ],
 )
