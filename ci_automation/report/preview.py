@@ -30,8 +30,8 @@ _MOST_PATHS = 10
 _CUT = "_The rest is missing here: this page has a limit. Compare the files yourself with `flux-manifests diff`._"
 _MAX_PATH, _MAX_TEXT, _MAX_MERGE, _MAX_DIFF = 200, 300, 1_200, 20_000
 _DECIDES = (  # files of a repository that decide what runs, what a page shows, and who has to look
-    (re.compile(r"\.github/(?:workflows|actions)/.*"), "workflows"),
-    (re.compile(r"(?:.*/)?\.gitattributes"), "attributes"),
+    (re.compile(r"\.github/(?:workflows|actions)/.*|(?:.*/)?action\.ya?ml", re.DOTALL), "workflows"),
+    (re.compile(r"(?:.*/)?\.gitattributes", re.DOTALL), "attributes"),
     (re.compile(r"(?:\.github/|docs/)?CODEOWNERS"), "code owners"),
     (re.compile(r"\.github/flux-manifests\.(?:lock\.)?yaml"), "rules of flux-manifests"),
 )

@@ -97,6 +97,9 @@ def test_it_names_both_commits_and_says_that_it_approves_nothing() -> None:
     [
         (".github/workflows/preview.yaml", "workflows"),
         (".github/actions/x/action.yml", "workflows"),
+        (".github/actions/x\ny/action.yml", "workflows"),
+        ("tools/action.yaml", "workflows"),  # for `uses: ./tools`
+        ("clusters\nx/.gitattributes", "attributes"),
         ("clusters/.gitattributes", "attributes"),
         (".gitattributes", "attributes"),
         ("docs/CODEOWNERS", "code owners"),
@@ -108,7 +111,7 @@ def test_it_names_both_commits_and_says_that_it_approves_nothing() -> None:
 )
 def test_a_request_that_changes_what_decides_is_named_before_all_else(changed: str, words: str) -> None:
     text = preview_markdown(page((EVERYTHING, (PATH,)), changed=(PATH, changed)), MAX_COMMENT)
-    told = f"**The request changes {words}: `{changed}`.** Look at that first."
+    told = f"**The request changes {words}: `{changed.replace(chr(10), ' ')}`.** Look at that first."
     assert (told in text) is bool(words)
     assert not words or text.index(told) < text.index("| file |")
 
