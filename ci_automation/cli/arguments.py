@@ -100,21 +100,50 @@ def _contradictions(given: Arguments) -> Iterator[str]:
         yield "--public-key and an identity exclude each other"
 
 
+class ForeignConfiguration(UsageError):
+    """The configuration in the working directory belongs to neither this user nor the directory's owner."""
+
+    hint = "It may be another user's who wants to be trusted. Read it, and name it with --config, or go elsewhere."
+
+    def __init__(self) -> None:
+        super().__init__(f"{DEFAULT_PATH} here belongs to another user")
+
+
 def configuration_root(given: Arguments) -> Path:
     """Return the folder, from here, that paths in the configuration are relative to.
 
     It is the working directory if --config names the file, or it is there. Else it is the nearest folder above with
-    the file, up to the top of the clone. As in git, a folder of another user does not count.
+    the file, up to the top of the clone. As in git, a folder of another user does not count, nor does the file of
+    another user in a folder that all may write to, such as /tmp.
+
+    Raises:
+        ForeignConfiguration: such a file is in the working directory.
     """
-    if given.config or DEFAULT_PATH.is_file():
+    if given.config:
         return Path()
     here = Path.cwd()
+    if DEFAULT_PATH.is_file():
+        # A checkout may belong to the runner's user while the action is another one.
+        if not _belongs(here, {os.geteuid(), owner(here)}):
+            raise ForeignConfiguration
+        return Path()
     above = [here, *here.parents]
     top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
     for number, folder in enumerate(above[1 : top + 1], 1):
-        if (folder / DEFAULT_PATH).is_file() and folder.stat().st_uid == os.geteuid():
+        users = {os.geteuid()}
+        if (folder / DEFAULT_PATH).is_file() and owner(folder) in users and _belongs(folder, users):
             return Path(*[".."] * number)
     return Path()
+
+
+def _belongs(folder: Path, users: set[int]) -> bool:
+    """Return whether a folder's configuration, and what is on the way to it, is of these users alone."""
+    return {owner(folder / it) for it in (DEFAULT_PATH.parent, DEFAULT_PATH)} <= users
+
+
+def owner(path: Path) -> int:
+    """Return the user that a file or folder belongs to, or the link that is there."""
+    return path.lstat().st_uid
 
 
 def configuration_path(given: Arguments) -> Path:

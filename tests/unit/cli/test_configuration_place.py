@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ci_automation.cli.arguments import Arguments, configuration, configuration_path, configuration_root
+from ci_automation.cli.arguments import (
+    Arguments,
+    ForeignConfiguration,
+    configuration,
+    configuration_path,
+    configuration_root,
+)
 
 TEXT = "version: 1\nartifacts: [{name: production, url: 'layout:registry:production'}]\n"
 # The folders with the file and the tops of clones below the test's own folder, and where it is found from fleet/a/b.
@@ -68,8 +74,35 @@ def test_a_named_configuration_is_the_one_and_its_paths_begin_here(folder: Path)
     assert str(found.artifacts[0].channel) == "layout:registry:production"
 
 
-def test_the_folder_of_another_user_does_not_count(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("theirs", [".", ".github", ".github/flux-manifests.yaml"])
+def test_the_folder_or_file_of_another_user_does_not_count(
+    theirs: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user may put a file into /tmp, with signers to trust, while root works in a folder below."""
     write(folder / "fleet")
     (folder / "fleet/.git").mkdir()
-    monkeypatch.setattr(os, "geteuid", lambda: (folder / "fleet").stat().st_uid + 1)
+    of_another(folder / "fleet" / theirs, monkeypatch)
     assert configuration(Arguments()) is None
+
+
+@pytest.mark.parametrize("theirs", [".github", ".github/flux-manifests.yaml"])
+def test_the_file_of_another_user_in_the_working_directory_is_told(
+    theirs: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder / "fleet/a/b")
+    of_another(folder / "fleet/a/b" / theirs, monkeypatch)
+    with pytest.raises(ForeignConfiguration):
+        configuration(Arguments())
+    assert configuration(Arguments(config=".github/flux-manifests.yaml"))
+
+
+def test_a_checkout_may_belong_to_another_user_as_a_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder / "fleet/a/b")
+    monkeypatch.setattr(os, "geteuid", lambda: (folder / "fleet").stat().st_uid + 1)
+    assert configuration(Arguments())
+
+
+def of_another(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a file or folder belong to another user."""
+    known = place.lstat().st_uid
+    monkeypatch.setattr("ci_automation.cli.arguments.owner", lambda path: known + (path.absolute() == place.absolute()))
