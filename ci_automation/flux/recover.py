@@ -31,6 +31,8 @@ _DOMAIN = re.compile(
     r"\.[^\s.]{1,63}\.svc\.([^\s/]{1,255}?)\./?$",
     re.MULTILINE,
 )
+_SECRET = re.compile(r"""^["']?kind["']?[ ]*:[ ]*(?:[!&]\S{0,40}[ ]+){0,2}["']?Secret\b""", re.MULTILINE)
+_NOT_SHOWN = "# a document with `kind: Secret`, not shown"
 _TOLERATIONS = re.compile(r"^ +tolerations:\n((?: +- key: \S{1,320}\n +operator: Exists\n){1,256})", re.MULTILINE)
 
 
@@ -136,9 +138,10 @@ def prove_options(text: str, recovered: Recovered, expected: str) -> None:
         raise MadeByAnotherTool(
             recovered.version, "and the same objects as a rendering" if same else "and other objects than a rendering"
         )
+    shown = SEPARATOR.join(_NOT_SHOWN if _SECRET.search(it) else it for it in text.split(SEPARATOR))
     raise EditedByHand(
         recovered.version,
-        unified_diff(expected, text, f"flux install --export ({recovered.version})", "the artifact's file"),
+        unified_diff(expected, shown, f"flux install --export ({recovered.version})", "the artifact's file"),
     )
 
 

@@ -100,7 +100,7 @@ HOSTILE = "a\x1b[2K\rb\x9b31m\u202ec\x7f\u2028d\U000e0041"
 
 def test_no_text_controls_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_text(f"one\n{HOSTILE}")
-    print_parts((MarkedLine(HOSTILE), Table((HOSTILE, "b"), ((HOSTILE, "b"),))))
+    print_parts((MarkedLine(HOSTILE), Table(("a", "b"), ((HOSTILE, "b"),))))
     told = capsys.readouterr().out
     assert told.startswith("one\na")
     assert all(sign.isprintable() for sign in told.replace("\n", ""))

@@ -75,6 +75,22 @@ def test_a_hand_edit_is_found_and_shown_as_a_diff() -> None:
     assert "-  replicas: 1\n+  replicas: 3" in caught.value.diff
 
 
+@pytest.mark.parametrize("kind", ["kind: Secret", '"kind": "Secret"', "kind: !!str Secret"])
+def test_a_secret_that_was_added_by_hand_is_not_shown(kind: str) -> None:
+    text = f"{rendered()}---\n# kind: Secret is below\napiVersion: v1\n{kind}\nstringData:\n  a: canary-one\n"
+    with pytest.raises(EditedByHand) as caught:
+        prove_options(text, recover(text), rendered())
+    assert "canary" not in str(caught.value)
+    assert "+# a document with `kind: Secret`, not shown" in caught.value.diff
+
+
+def test_the_word_alone_hides_no_edit() -> None:
+    text = rendered().replace("replicas: 1", "replicas: 3  # kind: Secret", 1)
+    with pytest.raises(EditedByHand) as caught:
+        prove_options(text, recover(text), rendered())
+    assert "-  replicas: 1\n+  replicas: 3  # kind: Secret" in caught.value.diff
+
+
 def without_header(text: str) -> str:
     """Do what kustomize does to a file: the comments at its top are lost, and the order is another."""
     documents = text.split("\n", 4)[4].rstrip("\n").split("\n---\n")
