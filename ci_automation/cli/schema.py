@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import click
@@ -32,12 +34,48 @@ _TEXTS = _list(_TEXT)
 _TEXT_OR_NULL = {"type": ["string", "null"]}
 _FLAG = {"type": "boolean"}
 _NUMBER = {"type": "integer"}
-_OBJECT = {"type": "object"}  # of a part with keys of its own, which docs/reference/json.md names
+_OBJECT = {"type": "object"}  # whose keys are those of flags, of a record or of a form elsewhere
 _OBJECTS = _list(_OBJECT)
+
+
+def _listed(part: str) -> Schema:
+    """Return a list of parts, each of which a class of the program describes: `_parts`."""
+    return _list({"$ref": f"#/$defs/{part}"})
+
 
 _AT = _form(version=_TEXT, digest=_TEXT)
 _MOVE = {"from": _AT, "to": _AT}
-_FINDINGS = {"changes": _OBJECTS, "hazards": _OBJECTS, "pruned": _TEXTS}
+_FINDINGS = {"changes": _listed("Change"), "hazards": _listed("Hazard"), "pruned": _TEXTS}
+_STEPS = _list(
+    _form(
+        "One move of a channel: from one version and base digest to another version and the target digest.",
+        **{"from": _TEXT},
+        to=_TEXT,
+        kind=_TEXT,
+        base=_TEXT,
+        target=_TEXT,
+        decision=_TEXT,
+        reasons=_TEXTS,
+        options=_OBJECT,
+        overlay=_TEXT,
+        release=_TEXT,
+        proof=_TEXT,
+        pinned=_FLAG,
+        changes=_form(
+            images=_listed("ImageChange"),
+            added=_TEXTS,
+            removed=_TEXTS,
+            all=_listed("Change"),
+            diffs=_listed("FileDiff"),
+        ),
+        hazards=_listed("Hazard"),
+        pruned=_TEXTS,
+        gates=_listed("Verdict"),
+        rights=_listed("FolderRights"),
+    )
+)
+_HOLD = _form(refused=_AT, until=_TEXT_OR_NULL, reason=_TEXT, at=_TEXT)
+_STORED: dict[str, Schema] = {"tag": _TEXT, "version": _TEXT, "digest": _TEXT, "lastOnAChannel": _TEXT_OR_NULL}
 _TROUBLE = {"code": _TEXT, "message": _TEXT, "hint": _TEXT}
 _NOTES = _list(_form(version=_TEXT, mayBreak=_TEXTS, text=_TEXT))
 _ENTRY = {"name": _TEXT, "artifact": _TEXT, "exitCode": _NUMBER}
@@ -62,14 +100,14 @@ FORMS: dict[str, Schema] = {
             healed=_FLAG,
             movedBackChecked=_FLAG,
             versionTagsAstray=_TEXTS,
-            published=_OBJECTS,
-            waiting=_OBJECTS,
+            published=_STEPS,
+            waiting=_STEPS,
             plan=_form(
                 schema={"const": "flux-manifests.plan/v1"},
                 artifact=_TEXT,
                 current=_AT,
-                steps=_OBJECTS,
-                passedOver=_OBJECTS,
+                steps=_STEPS,
+                passedOver=_list(_form(version=_TEXT, decision=_TEXT, reasons=_TEXTS)),
                 digest=_TEXT,
             ),
             vulnerabilities=_OBJECTS,
@@ -87,7 +125,7 @@ FORMS: dict[str, Schema] = {
             reasons=_TEXTS,
             changed=_FLAG,
             releaseNotes=_NOTES,
-            gates=_OBJECTS,
+            gates=_listed("Verdict"),
         ),
     ),
     "verify": _form(
@@ -135,8 +173,8 @@ FORMS: dict[str, Schema] = {
         signed=_FLAG,
         components=_TEXT,
         options=_OBJECT,
-        hazards=_OBJECTS,
-        rights=_OBJECTS,
+        hazards=_listed("Hazard"),
+        rights=_listed("FolderRights"),
         migration_=_TEXT,
     ),
     "pull": _form("An artifact that was unpacked.", artifact=_TEXT, digest=_TEXT, signature=_TEXT, files=_TEXTS),
@@ -154,23 +192,23 @@ FORMS: dict[str, Schema] = {
         **_FINDINGS,
         artifact=_TEXT,
         decision=_TEXT,
-        hold={"anyOf": [_OBJECT, {"type": "null"}]},
+        hold={"anyOf": [_HOLD, {"type": "null"}]},
         problem=_TEXT_OR_NULL,
         signedAgain=_FLAG,
         versionTags=_TEXTS,
-        gates=_OBJECTS,
+        gates=_listed("Verdict"),
         changed=_FLAG,
     ),
     "lift": _form(
-        "The holds that `rollback --lift` ended.", artifact=_TEXT, digest=_TEXT, changed=_FLAG, lifted=_OBJECTS
+        "The holds that `rollback --lift` ended.", artifact=_TEXT, digest=_TEXT, changed=_FLAG, lifted=_list(_HOLD)
     ),
     "diff": _form(
         "What changes between two sides, and what that can break.",
-        **{"from": _OBJECT, "to": _OBJECT},
+        **dict[str, Schema].fromkeys(("from", "to"), _form(name=_TEXT, digest=_TEXT_OR_NULL, remark=_TEXT)),
         **_FINDINGS,
         overlaysCompared=_FLAG,
     ),
-    "doctor": _form("What keeps runs from their work.", healthy=_FLAG, findings=_OBJECTS),
+    "doctor": _form("What keeps runs from their work.", healthy=_FLAG, findings=_listed("Diagnosis")),
     "config": _form(
         "A configuration that is valid, and workflows that fit.",
         valid=_FLAG,
@@ -183,11 +221,11 @@ FORMS: dict[str, Schema] = {
         "Old artifacts of a repository: what goes, and what stays.",
         repository=_TEXT,
         applied=_FLAG,
-        goes=_OBJECTS,
+        goes=_list(_form(**_STORED)),
         leftovers=_TEXTS,
-        stays=_OBJECTS,
-        deleted=_OBJECTS,
-        keptAfterAll=_OBJECTS,
+        stays=_list(_form(**_STORED, because=_TEXT)),
+        deleted=_list(_form(what=_TEXT, digest=_TEXT)),
+        keptAfterAll=_list(_form(digest=_TEXT, tags=_TEXTS)),
     ),
     "bootstrap": _form(
         "A cluster that follows a channel.", artifact=_TEXT, digest=_TEXT, version=_TEXT, revision=_TEXT
@@ -209,16 +247,53 @@ FORMS: dict[str, Schema] = {
 
 
 def output_schema(form: str) -> Schema:
-    """Return the JSON schema of a form."""
+    """Return the JSON schema of a form, with the parts that it needs."""
     name = f"flux-manifests.{form}/v1"
     made = FORMS[form]
-    return {
+    schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": name,
         **made,
         "properties": {"schema": {"const": name}, **made["properties"]},
         "required": ["schema", *made["required"]],
     }
+    parts = _parts() if _named(made) else {}
+    needed: list[str] = []
+    new = _named(made)
+    while new:
+        needed += new
+        new = [part for part in _named([parts[part] for part in new]) if part not in needed]
+    return {**schema, "$defs": {part: parts[part] for part in needed}} if needed else schema
+
+
+def _named(schema: object) -> list[str]:
+    return list(dict.fromkeys(re.findall(r'"#/\$defs/(\w+)"', json.dumps(schema))))
+
+
+def _parts() -> dict[str, Schema]:
+    """Return the schemas of parts by the names of their classes; each key is always there, and words may get more."""
+    from msgspec.json import schema_components
+
+    from ci_automation.flows.doctor import Diagnosis
+    from ci_automation.impact.change import Change, ChangeClass, FileDiff
+    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.rights import FolderRights
+    from ci_automation.policy.decision import Verdict
+    from ci_automation.policy.plan import ImageChange
+
+    described = (Change, ChangeClass, FileDiff, Hazard, FolderRights, Verdict, ImageChange, Diagnosis)
+    _, parts = schema_components(described, ref_template="#/$defs/{name}")
+    for part in parts.values():
+        part["description"] = part["description"].partition("\n")[0]
+        if "enum" in part:
+            part |= {"type": "string", "examples": part.pop("enum")}
+        else:
+            part["required"] = list(part["properties"])
+            for value in part["properties"].values():
+                value.pop("default", None)
+    parts["Change"]["properties"]["class"] = {"$ref": "#/$defs/ChangeClass"}
+    parts["Hazard"]["properties"]["fingerprint"] = _TEXT
+    return parts
 
 
 @click.command("schema")
