@@ -29,7 +29,8 @@ from ci_automation.errors import Error
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.planning.git_content import rules_of
 from ci_automation.flows.planning.shown import is_unseen
-from ci_automation.flows.preview import PlanInputs, review_artifact
+from ci_automation.flows.ports import Prepared
+from ci_automation.flows.preview import review_artifact
 from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder
 from ci_automation.github.files import EXECUTABLE, PLAIN_MODES
 from ci_automation.impact.hazard import some_of
@@ -246,6 +247,6 @@ def _content(artifact: ArtifactConfig, overlay: OverlayFolder | None) -> tuple[o
     return replace(artifact, overlay=None), overlay and overlay.tree_id
 
 
-def _wish(goal: Target, overlay: OverlayFolder | None, run: ActionRun, *, images: bool) -> PlanInputs:
+def _wish(goal: Target, overlay: OverlayFolder | None, run: ActionRun, *, images: bool) -> Prepared:
     ports = replace(goal.ports, images=goal.ports.images if images else None, say=run.say)
-    return PlanInputs(ports, replace(goal.intent, overlay=overlay.tree if overlay else None))
+    return Prepared(ports, replace(goal.intent, overlay=overlay.tree if overlay else None))

@@ -15,14 +15,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig
-    from ci_automation.flows.ports import Intent, Ports
-
-
-class Prepared(Struct, frozen=True):
-    """The world around an artifact, and what is wanted of it."""
-
-    ports: Ports
-    intent: Intent
+    from ci_automation.flows.ports import Intent, Ports, Prepared
 
 
 class Target(Struct, frozen=True):

@@ -13,7 +13,7 @@ from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.cli.arguments import configuration, configuration_root
 from ci_automation.cli.output import confirmation, progress
 from ci_automation.cli.places import clusters, images, kustomize, registry, release_source, upstream
-from ci_automation.cli.target import Prepared, Target
+from ci_automation.cli.target import Target
 from ci_automation.cli.trust import (
     beside,
     bundle_or_legacy,
@@ -26,7 +26,7 @@ from ci_automation.cli.trust import (
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import SigningMode, UnknownArtifact
 from ci_automation.errors import Error, UsageError
-from ci_automation.flows.ports import Intent, Ports, Run
+from ci_automation.flows.ports import Intent, Ports, Prepared, Run
 from ci_automation.flux.options import Options
 from ci_automation.policy.model import Policy
 from ci_automation.signing.trust import NOBODY_NAMED

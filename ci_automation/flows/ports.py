@@ -229,3 +229,10 @@ class Intent(Struct, frozen=True):
     ) -> Situation:
         """Return what the gates on releases look at besides the release."""
         return Situation(current, self.policy, self.now, paused=self.paused, holds=held, fixes=fixes)
+
+
+class Prepared(Struct, frozen=True):
+    """The ports of a flow for one artifact, and the intent for it."""
+
+    ports: Ports
+    intent: Intent

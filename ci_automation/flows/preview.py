@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ci_automation.approval.content import AwaitedMerge
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.ports import Intent, Ports, Prepared
     from ci_automation.flows.rendering.proof import Rendering
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
@@ -47,13 +47,6 @@ class FolderState(Struct, frozen=True):
     name: str
     content: bytes | None
     beside: tuple[tuple[str, bytes], ...] | None = None
-
-
-class PlanInputs(Struct, frozen=True):
-    """What somebody wants of an artifact, and the world to plan it in."""
-
-    ports: Ports
-    intent: Intent
 
 
 class _Side(Struct, frozen=True):
@@ -171,7 +164,7 @@ def _unchecked(reason: str) -> Findings:
 
 
 def review_artifact(
-    name: str, channel: Reference, sides: tuple[PlanInputs, PlanInputs], merge: AwaitedMerge
+    name: str, channel: Reference, sides: tuple[Prepared, Prepared], merge: AwaitedMerge
 ) -> ArtifactReview:
     """Return what the next run would do to an artifact after a request, and which of that it would do without it."""
     before, after = sides

@@ -24,9 +24,9 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.places import _github_token
-from ci_automation.cli.target import Prepared, Target
+from ci_automation.cli.target import Target
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, ArtifactConfig
-from ci_automation.flows.ports import Intent
+from ci_automation.flows.ports import Intent, Prepared
 from ci_automation.registry.credentials import Anonymous, Credential, Credentials
 from ci_automation.registry.docker_config import InvalidRegistryConfig
 from ci_automation.registry.logins.cloud import NotOfProvider

@@ -10,8 +10,8 @@ from ci_automation.action.commands import ACTION_COMMANDS
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.follow_up import flags, lifting, planned, repeated_options, signing_options
 from ci_automation.cli.options import ACTION_NAMES, INPUTS, OF_COMMAND_LINE, OPTIONS, Heading, Kind
-from ci_automation.cli.target import Prepared, Target
-from ci_automation.flows.ports import Intent
+from ci_automation.cli.target import Target
+from ci_automation.flows.ports import Intent, Prepared
 from tests.fakes.world import CHANNEL, NOW, World
 
 OF_PROGRAM = {"flags", "key_must_open", "logins", "github_token", "keyless", "keys"}  # what no option of its own says
