@@ -7,14 +7,12 @@ repeated.
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.errors import ReleaseSourceError
 from ci_automation.flows.files import Unwritable
 from ci_automation.flows.planning.security import advisories
 from ci_automation.flows.publication.copy import copy
@@ -22,7 +20,16 @@ from ci_automation.flows.release_folder import RELEASES, alone_in, listed_releas
 from ci_automation.flows.rendering.delegate import MAX_ARCHIVE_BYTES
 from ci_automation.flows.rendering.upstream import fetch, find_artifact, verify_artifact
 from ci_automation.flux.advisories import written_advisories
-from ci_automation.flux.bundle import BUNDLE, MAX_PROOF_BYTES, checksums_name, parse_checksums, proof_names
+from ci_automation.flux.bundle import (
+    BUNDLE,
+    MAX_PROOF_BYTES,
+    ChecksumMismatch,
+    checksums_name,
+    program_name,
+    proof_names,
+    verify_file,
+)
+from ci_automation.flux.release import ReleaseIncomplete
 from ci_automation.flux.sources.directory import ADVISORIES, DirectorySource
 from ci_automation.registry.port import NotFound
 from ci_automation.registry.releases import RegistryReleases, put_advisories, put_release, rendered_beside
@@ -41,15 +48,6 @@ if TYPE_CHECKING:
 
 PROGRAMS = ("linux_amd64", "linux_arm64")
 _SERIES = 3  # minor releases that Flux supports at a time
-
-
-class ForgedProgram(ReleaseSourceError):
-    """A program of a release whose checksum differs."""
-
-    hint = "Nothing was written. The download, a mirror or the release itself is damaged, or an attacker changed it."
-
-    def __init__(self, version: Version, name: str, reason: str) -> None:
-        super().__init__(f"{name} of {version} cannot be used: {reason}")
 
 
 class MirrorFolder(Struct, frozen=True):
@@ -136,13 +134,10 @@ def push(folder: Path, target: Reference, rendered: Registry, ports: Ports) -> t
 def _pushed_files(release: FetchedRelease, ports: Ports) -> dict[str, bytes]:
     """Return the files of a release by name, with its log entry, and the programs that the directory has."""
     version, files = release.release.version, dict(_named_files(release))
-    checksums = parse_checksums(version, release.files.checksums)
     for platform in PROGRAMS:
-        name = f"flux_{version.semver}_{platform}.tar.gz"
-        data = ports.releases.asset(version, name, MAX_ARCHIVE_BYTES)
-        if data is not None:
-            if (found := hashlib.sha256(data).hexdigest()) != checksums.get(name):
-                raise ForgedProgram(version, name, f"its sha256 is {found}, and its checksums say otherwise")
+        name = program_name(version, platform)
+        if (data := ports.releases.asset(version, name, MAX_ARCHIVE_BYTES)) is not None:
+            verify_file(version, release.files.checksums, name, data)
             files[name] = data
     return files
 
@@ -185,30 +180,21 @@ def _fetch(folder: Path, version: Version, ports: Ports) -> FetchedRelease:
 
 def _programs(folder: Path, release: FetchedRelease, ports: Ports) -> Iterator[str]:
     """Write the CLI's archives, and yield what they are for; one that is there already is not downloaded again."""
-    version = release.release.version
-    checksums = parse_checksums(version, release.files.checksums)
+    version, checksums = release.release.version, release.files.checksums
     for platform in PROGRAMS:
-        name = f"flux_{version.semver}_{platform}.tar.gz"
-        if (expected := checksums.get(name)) is None:
-            raise ForgedProgram(version, name, "its checksums do not list it")
+        name = program_name(version, platform)
         path = folder / str(version) / name
-        if not path.is_file() or _sha256(path) != expected:
+        try:
+            verify_file(version, checksums, name, path.read_bytes())
+        except (FileNotFoundError, ChecksumMismatch):
             ports.say(f"downloading {name}")
-            data = ports.releases.asset(version, name, MAX_ARCHIVE_BYTES)
-            if data is None:
-                raise ForgedProgram(version, name, "the release does not have it")
-            if (found := hashlib.sha256(data).hexdigest()) != expected:
-                raise ForgedProgram(version, name, f"its sha256 is {found}, and its checksums say {expected}")
+            if (data := ports.releases.asset(version, name, MAX_ARCHIVE_BYTES)) is None:
+                raise ReleaseIncomplete(version, f"the source of releases has no {name}") from None
+            verify_file(version, checksums, name, data)
             write_mirrored(path, data)
+        except OSError as error:
+            raise Unwritable(path, error) from None
         yield platform
-
-
-def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise Unwritable(path, error) from None
 
 
 def _write_files(folder: Path, release: FetchedRelease) -> None:

@@ -100,7 +100,7 @@ class ManifestsBundle(Struct, frozen=True):
 
 
 class InvalidChecksums(ReleaseSourceError):
-    """A checksums file has a line other than a sha256 and a file name, or does not name the bundle."""
+    """A checksums file has a line other than a sha256 and a file name."""
 
     hint = "Nothing of the release was used. Compare the file with the release on GitHub."
 
@@ -109,15 +109,16 @@ class InvalidChecksums(ReleaseSourceError):
 
 
 class ChecksumMismatch(ReleaseSourceError):
-    """A bundle does not match the release's checksums file."""
+    """A file of a release is not the one that the release's checksums name."""
 
     hint = (
         "This run used nothing of it: the download, a mirror or the release itself is damaged, or an attacker changed "
         "it."
     )
 
-    def __init__(self, version: Version, expected: str, found: str) -> None:
-        super().__init__(f"the sha256 of {BUNDLE} of {version} is {found}, and its checksums file says {expected}")
+    def __init__(self, version: Version, reason: str) -> None:
+        super().__init__(f"a file of {version} cannot be used: {reason}")
+        self.reason = reason
 
 
 class ReleaseFiles(Struct, frozen=True):
@@ -177,18 +178,27 @@ def parse_checksums(version: Version, data: bytes) -> Mapping[str, str]:
 
 
 def verify_checksums(version: Version, files: ReleaseFiles) -> None:
-    """Prove that the bundle matches the release's checksums.
+    """Prove that the bundle matches the release's checksums; see `verify_file`."""
+    verify_file(version, files.checksums, BUNDLE, files.bundle)
+
+
+def verify_file(version: Version, checksums: bytes, name: str, data: bytes) -> None:
+    """Prove that a file is the one that a release's checksums name.
 
     Every check of a download goes through this function. It does not prove the author of the checksums, which
     `ci_automation.signing.upstream` does.
 
     Raises:
-        InvalidChecksums: the checksums file is broken, or does not name the bundle.
-        ChecksumMismatch: the bundle is another.
+        InvalidChecksums: the checksums file is broken.
+        ChecksumMismatch: the file is another, or the checksums do not name it.
     """
-    expected = parse_checksums(version, files.checksums).get(BUNDLE)
+    expected = parse_checksums(version, checksums).get(name)
     if expected is None:
-        raise InvalidChecksums(version, f"it does not list {BUNDLE}")
-    found = hashlib.sha256(files.bundle).hexdigest()
-    if found != expected:
-        raise ChecksumMismatch(version, expected, found)
+        raise ChecksumMismatch(version, f"its checksums do not list {name}")
+    if (found := hashlib.sha256(data).hexdigest()) != expected:
+        raise ChecksumMismatch(version, f"the sha256 of {name} is {found}, and its checksums say {expected}")
+
+
+def program_name(version: Version, platform: str) -> str:
+    """Return the name of the archive with a release's CLI for a platform, such as linux_amd64."""
+    return f"flux_{version.semver}_{platform}.tar.gz"

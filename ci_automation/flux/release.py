@@ -129,8 +129,8 @@ class ReleaseSource(Protocol):
         Raises:
             ReleaseNotFound: the release does not exist, or is a draft.
             ReleaseIncomplete: the release lacks the bundle or the checksums.
-            InvalidChecksums: the checksums file does not list the bundle.
-            ChecksumMismatch: the bundle does not match the checksums.
+            InvalidChecksums: the checksums file is broken.
+            ChecksumMismatch: the checksums do not list the bundle, or list another.
             UnknownCommit: the source does not know the commit.
             UnsafeArchive, BadBundle: the file with the right checksum is not a manifests bundle.
         """

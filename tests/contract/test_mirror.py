@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,13 +22,14 @@ from ci_automation.cli import run
 from ci_automation.errors import Error, ReleaseSourceError
 from ci_automation.flows import release_folder as module
 from ci_automation.flows.files import Unwritable
-from ci_automation.flows.mirror import ForgedProgram, MirrorFolder, mirror, push
+from ci_automation.flows.mirror import MirrorFolder, mirror, push
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.publication.copy import TooManyReferrers, copy
 from ci_automation.flows.release_folder import MirrorBusy
 from ci_automation.flows.rendering.upstream import fetch, find_artifact
 from ci_automation.flux.advisories import advisories_in
-from ci_automation.flux.release import InvalidReleaseList, ReleaseNotFound
+from ci_automation.flux.bundle import ChecksumMismatch
+from ci_automation.flux.release import InvalidReleaseList, ReleaseIncomplete, ReleaseNotFound
 from ci_automation.flux.sources.directory import ADVISORIES, DirectorySource, UnreadableDirectory
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
@@ -50,7 +52,6 @@ from tests.fakes.upstream import MANIFESTS, publish, sign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from ci_automation.artifact.index import Index
     from ci_automation.flows.mirror import Mirrored
@@ -429,14 +430,14 @@ class TestNothingUnverified:
 
     def test_a_program_that_is_another(self, site: Site, before: dict[str, str]) -> None:
         (site.origin / "v2.9.4/flux_2.9.4_linux_amd64.tar.gz").write_bytes(b"evil")
-        self.nothing(site, before, ForgedProgram, programs=True)
+        self.nothing(site, before, ChecksumMismatch, programs=True)
 
     def test_a_program_that_is_missing(self, site: Site, before: dict[str, str]) -> None:
         (site.origin / "v2.9.4/flux_2.9.4_linux_amd64.tar.gz").unlink()
-        self.nothing(site, before, ForgedProgram, programs=True)
+        self.nothing(site, before, ReleaseIncomplete, programs=True)
 
     def test_a_release_without_programs(self, site: Site, before: dict[str, str]) -> None:
-        with pytest.raises(ForgedProgram, match="its checksums do not list it"):
+        with pytest.raises(ReleaseIncomplete, match=r"has no flux_2\.9\.3_linux_amd64"):
             site.mirror("v2.9.3", with_programs=True)
         assert site.content() == before
 
@@ -585,10 +586,14 @@ class TestInterruption:
     def test_a_program_that_cannot_be_read_is_told(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         site.mirror("v2.9.4", with_programs=True)
 
-        def broken(*_: object) -> None:
-            raise OSError(errno.EIO, "Input/output error")
+        read = Path.read_bytes
 
-        monkeypatch.setattr(hashlib, "file_digest", broken)
+        def broken(path: Path) -> bytes:
+            if "_linux_" in path.name:
+                raise OSError(errno.EIO, "Input/output error")
+            return read(path)
+
+        monkeypatch.setattr(Path, "read_bytes", broken)
         with pytest.raises(Unwritable, match="Input/output error"):
             site.mirror("v2.9.4", with_programs=True)
 
@@ -771,7 +776,7 @@ class TestPushing:
     def test_a_forged_program_is_not_pushed(self, pushed: Pushed) -> None:
         pushed.site.mirror("v2.9.4", with_programs=True)
         (pushed.site.folder / "v2.9.4/flux_2.9.4_linux_amd64.tar.gz").write_bytes(b"another")
-        with pytest.raises(ForgedProgram):
+        with pytest.raises(ChecksumMismatch):
             pushed.push()
 
     @pytest.mark.parametrize("lost", ["v2.9.4/*.sig", "flux-manifests/index.json"], ids=["signature", "rendering"])

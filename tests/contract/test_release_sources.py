@@ -12,7 +12,7 @@ import pytest
 from ci_automation.artifact.archive import UnsafeArchive
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import ReleaseSourceError
-from ci_automation.flux.bundle import ChecksumMismatch, InvalidChecksums
+from ci_automation.flux.bundle import ChecksumMismatch
 from ci_automation.flux.release import (
     InvalidReleaseList,
     ReleaseIncomplete,
@@ -192,7 +192,7 @@ def test_a_damaged_bundle_is_found(source: Make, folder: Path) -> None:
 def test_the_checksums_of_another_file_do_not_count(source: Make, folder: Path) -> None:
     releases = source(NEW)
     (folder / "v2.9.4" / CHECKSUMS).write_text(f"{'0' * 64}  install.yaml\n")
-    with pytest.raises(InvalidChecksums):
+    with pytest.raises(ChecksumMismatch, match=r"do not list manifests\.tar\.gz"):
         releases.fetch(V294)
 
 

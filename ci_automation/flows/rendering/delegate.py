@@ -7,7 +7,6 @@ use to do harm: see `confined.py`.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import os
 import platform
@@ -24,7 +23,7 @@ from msgspec import Struct
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.programs import confinement
 from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
-from ci_automation.flux.bundle import parse_checksums
+from ci_automation.flux.bundle import ChecksumMismatch, program_name, verify_file
 from ci_automation.flux.options import UnknownFlag
 from ci_automation.flux.render import components_header
 
@@ -123,15 +122,14 @@ def _archive(release: FetchedRelease, releases: ReleaseSource) -> bytes:
     machine = _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
     if machine is None:
         raise DelegationFailed(version, f"this program only runs it on Linux on {', '.join(_MACHINES)}")
-    name = f"flux_{version.semver}_linux_{machine}.tar.gz"
-    expected = parse_checksums(version, release.files.checksums).get(name)
-    if expected is None:
-        raise DelegationFailed(version, f"its checksums do not list {name}")
+    name = program_name(version, f"linux_{machine}")
     data = releases.asset(version, name, MAX_ARCHIVE_BYTES)
     if data is None:
         raise DelegationFailed(version, f"the source of releases has no {name}")
-    if (found := hashlib.sha256(data).hexdigest()) != expected:
-        raise DelegationFailed(version, f"the sha256 of {name} is {found}, and its checksums say {expected}")
+    try:
+        verify_file(version, release.files.checksums, name, data)
+    except ChecksumMismatch as error:
+        raise DelegationFailed(version, error.reason) from None
     return data
 
 

@@ -213,7 +213,7 @@ def test_every_byte_of_the_bundle_counts() -> None:
 
 
 def test_checksums_without_the_bundle_prove_nothing() -> None:
-    with pytest.raises(InvalidChecksums, match=r"does not list manifests\.tar\.gz"):
+    with pytest.raises(ChecksumMismatch, match=r"do not list manifests\.tar\.gz"):
         verify_checksums(V, ReleaseFiles(f"{SHA}  install.yaml\n".encode(), SAMPLE.bundle))
 
 
