@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ci_automation.impact.change import ChangeKind, Severity
-from ci_automation.impact.values import MISSING, Pair, by_key, gained, items, listed, mapping, sides, words
+from ci_automation.impact.values import MISSING, Pair, gained, items, listed, mapping, sides, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ci_automation.impact.change import Change
     from ci_automation.impact.values import Rule
@@ -216,8 +216,6 @@ POD: Final[Mapping[str, Rule]] = {
 }
 
 
-def unheld(pair: Pair) -> Iterator[Change]:
-    """Yield what a pod that is new may do to its machine."""
-    for change in by_key(pair, {"securityContext": context, **POD}):
-        if change.kind in {ChangeKind.HOST_ACCESS_ADDED, ChangeKind.CAPABILITY_ADDED}:
-            yield change
+def opening(changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield the changes by which what is new may do more to its machine."""
+    return (each for each in changes if each.kind in {ChangeKind.HOST_ACCESS_ADDED, ChangeKind.CAPABILITY_ADDED})

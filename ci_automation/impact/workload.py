@@ -12,10 +12,11 @@ from ci_automation.impact.change import ChangeKind, Severity
 from ci_automation.impact.security import (
     POD,
     container_context,
+    context,
     host_path,
     host_port,
     host_ports,
-    unheld,
+    opening,
 )
 from ci_automation.impact.values import (
     MISSING,
@@ -179,12 +180,7 @@ def workload_added(pair: Pair) -> Iterator[Change]:
     yield here.change(
         ChangeKind.WORKLOAD_ADDED, Severity.WARNING, f"is new: it runs {runs or 'nothing'}", canonical(pair.new)
     )
-    yield from unheld(Pair(pair.id, {}, spec, "spec"))
-    for name in _CONTAINERS:
-        for side in aligned(Pair(pair.id, MISSING, spec.get(name, MISSING), name), name) or ():
-            yield from unheld(Pair(pair.id, {}, side.new, side.path))
-            yield from _host_ports(Pair(pair.id, MISSING, at(side.new, "ports"), f"{side.path}.ports"))
-    yield from _host_paths(Pair(pair.id, MISSING, spec.get("volumes", MISSING), "volumes"))
+    yield from opening(pod(Pair(pair.id, {}, spec, "spec")))
 
 
 def workload_removed(pair: Pair) -> Iterator[Change]:
@@ -212,8 +208,7 @@ def _containers(pair: Pair, of_pod: Pair) -> Iterator[Change]:
         if side.old is MISSING:
             text = f"adds container {which}: {words(at(side.new, 'image'))}"
             yield side.change(ChangeKind.WORKLOAD_ADDED, Severity.WARNING, text)
-            yield from unheld(Pair(side.id, {}, side.new, side.path))
-            yield from _host_ports(side.at("ports"))
+            yield from opening(by_key(side, {**_CONTAINER_RULES, "securityContext": context}))
         elif side.new is MISSING:
             text = f"removes container {which}"
             yield side.change(ChangeKind.WORKLOAD_REMOVED, Severity.WARNING, text)
