@@ -54,10 +54,10 @@ def _publication(account: Account, goal: Target, run: ActionRun) -> tuple[Approv
     digest = account.after.digest if account.after else goal.ports.registry.resolve(goal.channel)
     if digest is None:
         return None
-    if (ledger := goal.ports.ledger(goal.channel)) is None:  # nothing is signed, and so nothing recorded
+    if goal.ports.trusted is None:  # nothing is signed, and so nothing recorded
         last = account.published[-1] if account.published else None
         return (ApprovalRequest(goal.channel, last.new_version, last.base, last.target), now()) if last else None
-    for record in reversed(ledger.records(digest)):
+    for record in reversed(goal.ports.ledger(goal.channel).records(digest)):
         if did or record.run == run.job.url:
             base = record.previous or record.digest
             return ApprovalRequest(goal.channel, record.version, base, record.digest), record.at

@@ -39,9 +39,9 @@ def settings_from(goal: Target, base: Digest | None, version: Version | None = N
     to the version that the channel has is one of content, whatever kind of request names it.
     """
     settings, ledger = settings_of(goal), goal.ports.ledger(goal.channel)
-    records = ledger.records(base) if ledger and base else ()
-    record = records[-1] if records else ledger.newest() if ledger else None  # deleted, or never written: the last one
-    if ledger is None or record is None or goal.configured is None:
+    records = ledger.records(base) if base else ()
+    record = records[-1] if records else ledger.newest()  # deleted, or never written: the last one
+    if record is None or goal.configured is None:
         return settings
     if version is not None and records and version != record.version:  # else the version of the base is not known
         return settings

@@ -202,13 +202,13 @@ def _computed(
     operation = OPERATIONS[inputs.operation](goal, wanted)
     ledger = goal.ports.ledger(goal.channel)
     had = operation.before or operation.last
-    named = ledger.named_holds(had.digest) if ledger and had else ()
+    named = ledger.named_holds(had.digest) if had else ()
     ends = {it.digest for it in (had, operation.after) if it}
     facts = {
         "facts": operation.facts,
         "holds": [str(name) for name, _ in named],
         # A run that was interrupted leaves its approval in no record: a channel that came back needs a new one.
-        "moves": sorted(str(it.at) for end in ends for it in (ledger.records(end)[-1:] if ledger else ())),
+        "moves": sorted(str(it.at) for end in ends for it in ledger.records(end)[-1:]),
         "inputs": [inputs.operation, inputs.artifact, inputs.to, inputs.reason],
     }
     plan = Digest.of(json.dumps(facts, sort_keys=True, default=str).encode())
@@ -280,7 +280,7 @@ def _require_unused(goal: Target, operation: Operation, approval: Approval) -> N
         RunUsed: it has.
     """
     ledger, digest = goal.ports.ledger(goal.channel), operation.after.digest
-    if ledger is None or not any(is_same_approval(it.approval, approval) for it in ledger.records(digest)):
+    if not any(is_same_approval(it.approval, approval) for it in ledger.records(digest)):
         return
     last = ledger.newest()
     if operation.before != operation.after or last is None or last.digest != digest:

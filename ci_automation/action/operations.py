@@ -161,13 +161,11 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
     from ci_automation.flows.publication.placement import place
     from ci_automation.report.changes import step_parts
     from ci_automation.report.rollback import hold_json
-    from ci_automation.signing.trust import NobodyTrusted
 
     ports, intent = goal.ports, goal.intent
-    if (ledger := ports.ledger(goal.channel)) is None:
-        raise NobodyTrusted(ports.why_nobody)
+    ports.require_trusted()
     placed = place(observe(goal.channel, ports), ports)
-    on = tuple(it for it in ledger.named_holds(placed.digest) if it[1].is_on(intent.now))
+    on = tuple(it for it in ports.ledger(goal.channel).named_holds(placed.digest) if it[1].is_on(intent.now))
     named = [it for it in on if wanted.to in {"", str(it[0])}]
     if len(named) != 1:
         raise NoSuchHold(goal, wanted.to, on)

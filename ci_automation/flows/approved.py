@@ -93,7 +93,7 @@ def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: 
     placed = in_place(observed, version, ports, intent, approved=True)
 
     def again(base: Base) -> tuple[Rendered, Approval]:
-        earlier = ledger.records(base.digest) if (ledger := ports.ledger(request.artifact)) else ()
+        earlier = ports.ledger(request.artifact).records(base.digest)
         return _render(granted, base, ports, apart(earlier[-1] if earlier else None, intent)), granted.approval
 
     owed = Owed(request.base, again)
@@ -133,8 +133,6 @@ def refuse_used(granted: GrantedApproval, ports: Ports) -> None:
         ApprovalUsed: it was.
     """
     request, approval = granted.request, granted.approval
-    if (ledger := ports.ledger(request.artifact)) is None:
-        return
-    for record in ledger.records(request.target):
+    for record in ports.ledger(request.artifact).records(request.target):
         if is_same_approval(record.approval, approval) or record.at >= granted.since:
             raise ApprovalUsed(granted)

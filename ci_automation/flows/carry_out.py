@@ -132,7 +132,7 @@ def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
     step there is carried out again, which finds all of it done but the record. Nothing else is recorded.
     """
     ledger = ports.ledger(placed.channel)
-    if ports.signer is None or ledger is None or placed.trust is not Trust.VERIFIED:
+    if ports.signer is None or placed.trust is not Trust.VERIFIED:
         return
     if placed.rolled_back is not None:
         record_interrupted_rollback(placed, placed.rolled_back, ports, intent)
@@ -162,7 +162,7 @@ def _brings_content(rendered: Rendered) -> bool:
 def _repeat(placed: Placed, owed: Owed, ports: Ports, intent: Intent) -> None:
     """Repeat the step to the observed digest, which an interrupted run did except for its record."""
     ledger = ports.ledger(placed.channel)
-    if ports.signer is None or ledger is None or placed.trust is not Trust.VERIFIED:
+    if ports.signer is None or placed.trust is not Trust.VERIFIED:
         return
     try:
         base = read_base(_verified(placed.channel, owed.base, ports), ports, intent)

@@ -102,8 +102,7 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
     if version is None and immutable:  # another tool made it, and an adoption gave it a tag
         version = immutable_version(immutable[0])
     others = [name for name in names if name not in immutable]
-    ledger = ports.ledger(reference)
-    said = ledger.said(digest) if ledger else ()
+    said = ports.ledger(reference).said(digest)
     return HistoryEntry(
         digest=digest,
         version=version,

@@ -12,7 +12,6 @@ from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.flows.observe import ChannelMoved, look_at
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.records.writer import HoldNotKept
-from ci_automation.signing.trust import NobodyTrusted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,9 +44,8 @@ def lift(channel: Reference, reason: str, ports: Ports, intent: Intent, only: Di
         HoldNotKept: the registry does not keep the end.
     """
     require_signer(ports, intent)
-    writer = ports.writer(channel, intent.run)
-    if (ledger := ports.ledger(channel)) is None:
-        raise NobodyTrusted
+    ports.require_trusted()
+    writer, ledger = ports.writer(channel, intent.run), ports.ledger(channel)
     observed = look_at(channel, ports)
     on = [hold for each, hold in ledger.named_holds(observed.digest) if hold.is_on(intent.now) and only in {None, each}]
     ended = tuple(ended_hold(hold, reason, ports.clock(), intent.now) for hold in on)

@@ -153,11 +153,11 @@ class Ports(Struct, frozen=True):
             return intent
         return replace(intent, overlay=folder.tree)
 
-    def ledger(self, channel: Reference) -> Ledger | None:
-        """Return the records and holds of `channel`; None without trusted signers."""
+    def ledger(self, channel: Reference) -> Ledger:
+        """Return the records and holds of `channel`, empty without trusted signers."""
         from ci_automation.records.ledger import Ledger  # not for a check that finds nothing to do
 
-        return None if self.trusted is None else Ledger(self.registry, channel, self.trusted)
+        return Ledger(self.registry, channel, self.trusted)
 
     def writer(self, channel: Reference, run: Run) -> RecordWriter:
         """Return what signs and attaches the records and holds of `channel`.

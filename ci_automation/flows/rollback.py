@@ -32,7 +32,6 @@ from ci_automation.policy.model import Acknowledgement
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
 from ci_automation.signing.cluster import require_accepted
-from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, examine, gather, verify
 
 if TYPE_CHECKING:
@@ -100,9 +99,11 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
         NotOfThisChannel, PastNotOurs, ForeignSignature: what it names was never this channel's.
         NotBack: it is a newer version.
     """
-    ledger = _ledger(channel, ports, intent)
-    observed = look_at(channel, ports)
-    known = past.prove_past(channel, past.find_past(channel, wish.to, observed.digest, ports), ports, ledger.trusted)
+    require_signer(ports, intent)
+    ports.own_signer()
+    ports.require_trusted()
+    ledger, observed = ports.ledger(channel), look_at(channel, ports)
+    known = past.prove_past(channel, past.find_past(channel, wish.to, observed.digest, ports), ports)
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
     past.require_version(channel, wish.to, known.digest, target.version)
@@ -110,7 +111,7 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     if known.digest == observed.digest:
         shown, kept = _repeated(past_one, target.version, wish, ports, intent)
         return RollbackProposal(replace(shown, signs=not known.signed), past_one, options, kept)
-    problem = _problem(observed, ledger)
+    problem = _problem(observed, ports)
     base = _base(observed, ports, intent, trusted=not problem)
     version = _left(channel, None if problem else base, target)
     hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), known.digest, ledger, ports)
@@ -129,15 +130,6 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     )
     kept = (*still_on(ledger.holds(observed.digest), target.version, intent.now), hold)
     return RollbackProposal(shown, past_one, options, kept, None if problem else observed.manifest)
-
-
-def _ledger(channel: Reference, ports: Ports, intent: Intent) -> Ledger:
-    """Return what trusted signers said of the channel, and check that what this run signs is trusted too."""
-    require_signer(ports, intent)
-    ports.own_signer()
-    if (ledger := ports.ledger(channel)) is None:
-        raise NobodyTrusted(ports.why_nobody)
-    return ledger
 
 
 def _base(observed: Observed, ports: Ports, intent: Intent, *, trusted: bool) -> Contents | None:
@@ -165,12 +157,12 @@ def _left(channel: Reference, base: Contents | None, target: Contents) -> Versio
     return base.version
 
 
-def _problem(observed: Observed, ledger: Ledger) -> str:
+def _problem(observed: Observed, ports: Ports) -> str:
     """Return why what the channel has now is not to be trusted, or nothing where it is, or only lost its signature."""
     try:
-        verify(ledger.registry, observed.channel, observed.digest, ledger.trusted)
+        verify(ports.registry, observed.channel, observed.digest, ports.require_trusted())
     except (Unsigned, ForeignSignature) as error:
-        last = ledger.newest()
+        last = ports.ledger(observed.channel).newest()
         return "" if isinstance(error, Unsigned) and last and last.digest == observed.digest else str(error)
     return ""
 
@@ -216,8 +208,7 @@ def _repeated(
 
     Where the hold has ended, and no date is named, it is made anew.
     """
-    ledger = ports.ledger(observed.channel)
-    held = ledger.holds(observed.digest) if ledger else ()
+    held = ports.ledger(observed.channel).holds(observed.digest)
     hold = held[-1] if held else None
     kept: tuple[Hold, ...] = ()
     if hold:

@@ -128,11 +128,10 @@ def _record_of(observed: Observed, ports: Ports) -> Record | None:
     Signing a digest that no record covers would publish it, past every gate. A directory without an identity has
     records that may be those of another directory.
     """
-    ledger = ports.ledger(observed.channel)
-    if ledger is None or ports.registry.identity(observed.channel) is None:
+    if ports.registry.identity(observed.channel) is None:
         return None
     placed = place(observed, ports)
     if placed.record is None or placed.left is not None:
         return None
-    last = ledger.newest()
+    last = ports.ledger(observed.channel).newest()
     return last if last is not None and last.digest == observed.digest else None

@@ -53,7 +53,7 @@ class Position(Struct, frozen=True):
 
 
 class Ledger(Struct, frozen=True):
-    """Records and holds of `channel` signed by `trusted` signers; others are ignored.
+    """Records and holds of `channel` signed by `trusted` signers; others are ignored. Without such signers it is empty.
 
     Each method that reads raises `NotAnIndex` if an attacker put something else where the list of referrers has to be,
     and `TooManyRecords` if an attacker attached very many.
@@ -61,7 +61,7 @@ class Ledger(Struct, frozen=True):
 
     registry: Registry
     channel: Reference
-    trusted: Trusted
+    trusted: Trusted | None
 
     @property
     def name(self) -> str:
@@ -70,6 +70,8 @@ class Ledger(Struct, frozen=True):
 
     def said(self, digest: Digest, *kinds: str) -> tuple[Said, ...]:
         """Return the statements about `digest`, of these kinds or else all, whatever channel they name."""
+        if self.trusted is None:
+            return ()
         return attached.read_statements(self.registry, self.channel, digest, self.trusted, kinds or (RECORD, HOLD))
 
     def all_records(self, digest: Digest) -> tuple[Record, ...]:
@@ -106,8 +108,8 @@ class Ledger(Struct, frozen=True):
         Raises:
             ImmutableTagMoved: a tag hides a digest.
         """
-        tags = (tag for tag in self.registry.tags(self.channel) if immutable_version(tag) is not None)
-        return tuple(record for tag in tags for record in self._tagged(tag))
+        tags = self.registry.tags(self.channel) if self.trusted else ()
+        return tuple(record for tag in tags if immutable_version(tag) is not None for record in self._tagged(tag))
 
     def last_content(self) -> RecordedContent | None:
         """Return the content from Git that the channel had last, by what any of its records says.

@@ -183,8 +183,7 @@ class GitContent:
         branch, at, _ = self._head
         place, record = self._place, placed.record
         had = record.content if record and not record.recovered else None
-        ledger = ports.ledger(placed.channel)
-        if had is None or ledger is None:
+        if had is None:
             return Unproven((NO_RECORD,))
         if had.repository != place.repository:
             return Unproven((f"{OTHER_REPOSITORY}, {had.repository}",))
@@ -198,7 +197,7 @@ class GitContent:
         way = way_back(at.commit, present, updates, contents)
         if not isinstance(way, Way):
             return way
-        since = max((it.content.at for it in ledger.all_moves() if it.content), default=had.at)
+        since = max((it.content.at for it in ports.ledger(placed.channel).all_moves() if it.content), default=had.at)
         since = max((since, *(hold.at for hold in placed.holds)))  # the end of a hold revives no merge from before it
         trees = {had.overlay: base.overlay, place.folder.tree_id: place.folder.tree}
         case = ContentCase(contents, {}, People({}), place.artifact.approval, branch, since)

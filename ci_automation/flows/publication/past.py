@@ -12,14 +12,12 @@ from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.history import immutable_references
 from ci_automation.flux.artifact import immutable_tag, immutable_version
 from ci_automation.flux.version import InvalidVersion, Version, near_misses
-from ci_automation.records.ledger import ImmutableTagMoved, Ledger
+from ci_automation.records.ledger import ImmutableTagMoved
 from ci_automation.signing.verify import Unsigned, verify
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from ci_automation.records.notes import Record
-    from ci_automation.signing.trust import Trusted
 
 _SUFFIX = len("-1a2b3c4d5e6f")
 _SHOWN = 10  # tags in a hint
@@ -139,7 +137,7 @@ def _named(tag: Reference, channel: Reference, ports: Ports) -> Digest:
 
 def _last_of(channel: Reference, version: Version, found: dict[Digest, str], ports: Ports) -> Digest:
     """Return the one of several digests that the channel had last."""
-    moves = [(record.at, digest) for digest in found for record in _records(channel, digest, ports)]
+    moves = [(record.at, digest) for digest in found for record in ports.ledger(channel).records(digest)]
     latest = max((at for at, _ in moves), default=None)
     last = {digest for at, digest in moves if at == latest}
     if len(last) != 1:
@@ -147,12 +145,7 @@ def _last_of(channel: Reference, version: Version, found: dict[Digest, str], por
     return last.pop()
 
 
-def _records(channel: Reference, digest: Digest, ports: Ports) -> tuple[Record, ...]:
-    ledger = ports.ledger(channel)
-    return ledger.records(digest) if ledger else ()
-
-
-def prove_past(channel: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> Past:
+def prove_past(channel: Reference, digest: Digest, ports: Ports) -> Past:
     """Return that `digest` is ours: signed by somebody trusted, or said by such a one's record to have been published.
 
     Whoever goes back names the digest, so that an old one is no surprise; see ADR 0005 for what else it would take.
@@ -162,13 +155,13 @@ def prove_past(channel: Reference, digest: Digest, ports: Ports, trusted: Truste
         PastNotOurs: nobody signed it, and no record says that the channel had it.
         ForeignSignature: another signer signed it.
     """
-    ledger = Ledger(ports.registry, channel, trusted)
+    ledger = ports.ledger(channel)
     found = ledger.all_records(digest)
     here = any(record.channel == ledger.name for record in found)
     if found and not here:
         raise NotOfThisChannel(channel, digest, tuple(sorted({record.channel for record in found})))
     try:
-        verify(ports.registry, channel, digest, trusted)
+        verify(ports.registry, channel, digest, ports.require_trusted())
     except Unsigned:
         if not here:
             raise PastNotOurs(channel, digest) from None

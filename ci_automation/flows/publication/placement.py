@@ -64,9 +64,10 @@ def place(observed: Observed, ports: Ports) -> Placed:
         NotAnIndex, TooManyRecords: an attacker hides some of it.
     """
     placed = Placed(**asdict(observed))
-    if (ledger := ports.ledger(observed.channel)) is None:
+    if ports.trusted is None:
         return placed
-    registry, name = ports.registry, ledger.name
+    registry, ledger = ports.registry, ports.ledger(observed.channel)
+    name = ledger.name
     said, tags = registry.at_once(partial(ledger.said, observed.digest), partial(registry.tags, observed.channel))
     found = notes_in(said, Record)
     own = [record for record in found if record.channel == name]
@@ -103,8 +104,8 @@ def had_last(channel: Reference, ports: Ports) -> tuple[Record | None, tuple[Hol
         ImmutableTagMoved: a tag hides a digest.
     """
     ledger = ports.ledger(channel)
-    last = ledger.newest() if ledger else None
-    return last, ledger.holds(last.digest) if ledger and last else ()
+    last = ledger.newest()
+    return last, ledger.holds(last.digest) if last else ()
 
 
 def as_mirrored(placed: Placed, ports: Ports) -> Placed:
@@ -119,14 +120,13 @@ def problem_of(placed: Placed, version: Version, ports: Ports) -> VerificationFa
     Raises:
         ImmutableTagMoved, NotAnIndex, TooManyRecords: an attacker hides a part of the channel's past.
     """
-    if (ledger := ports.ledger(placed.channel)) is None:
-        return None
     if placed.others:
         return PublishedElsewhere(placed, placed.others)
     if placed.left is not None:
         return ChannelMovedBack(placed, placed.left)
     hold = max(placed.holds, key=lambda hold: hold.since, default=None)
-    later = ledger.superseded_by(Position(placed.digest, version, placed.record, hold), placed.tags)
+    position = Position(placed.digest, version, placed.record, hold)
+    later = ports.ledger(placed.channel).superseded_by(position, placed.tags)
     return ChannelMovedBack(placed, later) if later else None
 
 

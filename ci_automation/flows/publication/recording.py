@@ -121,7 +121,7 @@ def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent
     ports.say(f"recording that {observed.digest} was adopted")
     ports.registry.put_blob(channel, CONFIG_BLOB)
     ledger, writer = ports.ledger(channel), ports.writer(channel, intent.run)
-    last = ledger.newest() if ledger else None
+    last = ledger.newest()
     now = ports.later_than(last.at if last else None).clock()
     made = replace(
         record_of(writer, intent, observed.digest, contents.version, contents.options.digest, now),
@@ -156,7 +156,7 @@ def sign_rollback(shown: Rollback, options: Digest, writer: RecordWriter, ports:
     """
     ledger = ports.ledger(shown.channel)
     now = ports.later_than(shown.hold.at if shown.hold else None).clock()
-    had = [record.content for record in ledger.records(shown.target)] if ledger else []
+    had = [record.content for record in ledger.records(shown.target)]
     content = had[-1] if had else None
     if content:
         ports.say(
@@ -167,7 +167,7 @@ def sign_rollback(shown: Rollback, options: Digest, writer: RecordWriter, ports:
         previous=shown.base,
         approval=intent.approval,
         rolled_back=True,
-        content=_back_again(content, shown, ledger, now) if content and ledger else None,
+        content=_back_again(content, shown, ledger, now) if content else None,
     )
     return writer.sign(made)
 

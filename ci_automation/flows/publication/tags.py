@@ -148,8 +148,8 @@ class VersionTags(Struct, frozen=True):
         for tag, digest in astray.items():
             if digest is None or digest in self.had:
                 continue
-            names = {record.channel for record in ledger.all_records(digest)} if ledger else set()
-            if ledger is None or ledger.name not in names:
+            names = {record.channel for record in ledger.all_records(digest)}
+            if ledger.name not in names:
                 found[tag] = VersionTagTaken(tag, digest, self.channel, tuple(sorted(names)))
         return found
 
@@ -176,7 +176,6 @@ def version_tag_problem(placed: Placed, version: Version, ports: Ports) -> Versi
 def _unaccounted(placed: Placed, named: Version, version: Version, channel: Reference, ports: Ports) -> str:
     """Return why a channel does not account for where a version tag leads, or nothing."""
     ledger = ports.ledger(channel)
-    assert ledger is not None  # noqa: S101  # for the type checker: there are records of trusted signers
     holds, records = ledger.holds(placed.digest), ledger.records(placed.digest)
     if version != named:
         held = any(hold.version >= named for hold in holds) or ports.registry.resolve(channel) == placed.digest
