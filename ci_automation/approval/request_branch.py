@@ -106,7 +106,8 @@ class RequestBranch(Struct, frozen=True):
         wanted = {mark for mark in marks if mark.of not in unknown}
         if len(wanted) == len(marks) or wanted != set(wish.page.marks) or not set(wish.entries) <= set(work.entries):
             return None
-        return Asked(pull.url, AskedState.UNCHANGED)
+        shows = isinstance(wish.page, GroupPage) and wish.page.is_part_of(pull.body)
+        return Asked(pull.url, AskedState.UNCHANGED) if shows else None
 
     def settled(self, snapshot: PullSnapshot, wish: WantedRequest) -> Asked | None:
         """Return what is to be said where nothing is to be done."""

@@ -184,6 +184,11 @@ class GroupPage(Struct, frozen=True):
         """Return the page, at most `MAX_BODY` characters of GitHub's Markdown."""
         return put_marks(_longest(self._page, len(self.marks), (0,)), self.marks)
 
+    def is_part_of(self, body: str) -> bool:
+        """Return whether a page for more artifacts shows the same of these."""
+        text = body.replace("\r\n", "\n")
+        return any(all(page.section(rows) in text for page in self.pages) for rows in (*_ROWS, 0))
+
     def _page(self, rows: int) -> str:
         how = (
             "renders each release again, compares both digests, and signs and publishes exactly its target, or nothing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.approval.lock import LOCK_FILE
 from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted
@@ -148,6 +149,17 @@ class TestAsking:
         assert the_pull(fleet).title.endswith("(b, c)")
         run(forge, "v2.9.4", "v2.9.5", "v2.9.4")
         assert the_pull(fleet).title.endswith("(a, b, c)")
+
+    def test_what_is_found_later_is_shown_though_another_artifact_failed(self, forge: Forge, fleet: Fleet) -> None:
+        run(forge, "v2.9.4", "v2.9.4", "v2.9.4")
+        found = "a CRD that is in use loses v1beta1"
+        members = [member(forge, name) for name in NAMES]
+        for each, name in zip(members, "ab", strict=False):
+            asked = wants(name)
+            each.ask(replace(asked, step=replace(asked.step, reasons=("a minor", found))))
+        assert {it.state for it in ask_group(members).values()} == {AskedState.UPDATED}
+        assert the_pull(fleet).body.count(found) == 2
+        assert the_pull(fleet).title.endswith("(a, b)")
 
     def test_it_is_withdrawn_once_no_artifact_needs_it(self, forge: Forge, fleet: Fleet) -> None:
         run(forge, "v2.9.4", "v2.9.4", None)

@@ -352,6 +352,12 @@ class TestGroup:
         assert (PAGE.steps, same.steps) == (("v2.9.4",), ("v2.9.4 for production", "v2.9.4 for edge"))
         assert [mark.of for mark in same.marks] == [place_digest(PAGE.channel), place_digest(self.OTHERS)]
 
+    def test_a_page_is_part_of_a_larger_one_that_shows_the_same_of_its_artifacts(self) -> None:
+        body = self.GROUP.body.replace("\n", "\r\n")
+        page = self.GROUP.pages[0]
+        assert GroupPage("eu", (page,)).is_part_of(body)
+        assert not GroupPage("eu", (replace(page, step=replace(STEP, hazards=())),)).is_part_of(body)
+
     def test_what_does_not_fit_is_left_out_but_never_a_row(self) -> None:
         long = "|" * 2000
         step = replace(STEP, hazards=(replace(HAZARD, sentence=long, remedies=(long,) * 9),) * 9, reasons=(long,) * 9)
