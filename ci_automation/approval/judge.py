@@ -72,10 +72,10 @@ def merge_of(entry: LockEntry, snapshot: PullSnapshot) -> PullRequest | None:
     merged = (
         pull
         for pull in snapshot.pulls
-        if pull.state is PullState.MERGED and (not pull.cross_repository or _has(pull.merged_file, entry))
+        if pull.state is PullState.MERGED and (not pull.cross_repository or has_entry(pull.merged_file, entry))
     )
     for pull in sorted(merged, key=lambda pull: pull.merged_at or _LONG_AGO, reverse=True):
-        if not _has(pull.merged_file, entry):
+        if not has_entry(pull.merged_file, entry):
             return None
         if not is_silent(pull, entry.request.artifact, snapshot.viewer):
             return pull
@@ -183,7 +183,7 @@ def _by_the_way(making: Making) -> str:
     return ""
 
 
-def _has(text: str | None, entry: LockEntry) -> bool:
+def has_entry(text: str | None, entry: LockEntry) -> bool:
     """Return whether a lock file, as it was once, has exactly `entry`."""
     try:
         return Lock.parse(text).find(*entry.place) == entry

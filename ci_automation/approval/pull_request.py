@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.approval.judge import claimed, judge_merge, may_be_claimed, merge_of, merge_to_judge, witnesses
+from ci_automation.approval.judge import (
+    claimed,
+    has_entry,
+    judge_merge,
+    may_be_claimed,
+    merge_of,
+    merge_to_judge,
+    witnesses,
+)
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.people import People
-from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, RequestKind
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, NotCounted, RequestKind
 from ci_automation.approval.request_branch import RequestBranch, WantedRequest, refused
 from ci_automation.github.commits import branch_name
 from ci_automation.github.model import Making
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ci_automation.approval.port import GrantedApproval, NotCounted, Question
+    from ci_automation.approval.port import GrantedApproval, Question
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
@@ -90,7 +98,12 @@ class PullRequestApprovals:
         people = People.of(witnesses(entry, snapshot, making, settings), settings.team, self._repository)
         merged = merge_of(entry, snapshot)
         self._judged = merged.url if merged else None
-        return judge_merge(entry, snapshot, making, people, settings)
+        found = judge_merge(entry, snapshot, making, people, settings)
+        if isinstance(found, NotCounted) or all(
+            has_entry(text, entry) for text in self._repository.texts(making.later, LOCK_FILE)
+        ):
+            return found
+        return NotCounted(entry.request, "the default branch lost its entry since, and had it back by another change")
 
     def ask(self, question: Question) -> Asked:
         """Ask, or find that it was asked already; what was asked before of this artifact is superseded.

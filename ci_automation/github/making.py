@@ -5,6 +5,7 @@ Pushers are in GitHub's own log of a branch: who moved it from which commit to w
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -125,7 +126,9 @@ def making_of(client: GitHub, name: str, pull: PullRequest, seen: PullSnapshot) 
     node = data.fields("repository").fields("pullRequest")
     making = read_making(node, client, name, pull, seen.viewer)
     kind = kinds.get(pull.merge_commit or "", UpdateKind.OTHER) if updates is not None else None
-    return replace(making, merged_as=kind, merged_with=tuple(_merged_with(node, pull)))
+    later = takewhile(lambda oid: oid != pull.merge_commit, [update.after for update in updates or ()])
+    between = tuple(oid for oid in later if oid != seen.head) if pull.merge_commit in kinds else ()
+    return replace(making, merged_as=kind, merged_with=tuple(_merged_with(node, pull)), later=between)
 
 
 def _merged_with(node: Fields, pull: PullRequest) -> Iterator[int]:

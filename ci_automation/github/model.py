@@ -1,8 +1,8 @@
 """Contents of a repository on GitHub, as values.
 
 Seven classes read and write them, each made with a client and a name, like `Commits(client, "acme/fleet")`:
-`Repository` (snapshot, making, tag_commit, compared, head_status, permission, is_member), `Files` (listed, below,
-contents, blob), `Commits` (create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull,
+`Repository` (snapshot, making, texts, tag_commit, compared, head_status, permission, is_member), `Files` (listed,
+below, contents, blob), `Commits` (create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull,
 comment, comments, keep_comment, dress, request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run,
 cancel, run_approvals, environment, dispatch_event, workflow_state, enable_workflow), `Issues` (open_issue, issues,
 close_issue) and `ContentHistory` (head, updates, contents, merges, files).
@@ -118,6 +118,7 @@ class Making(Struct, frozen=True):
     retargeted_at: datetime | None = None  # when it last got another base branch
     merged_as: UpdateKind | None = None  # type of the update of its base that merged it; None: GitHub has no log of it
     merged_with: tuple[int, ...] = ()  # the numbers of other requests that the same commit merged
+    later: tuple[str, ...] = ()  # the commits that its base had between its merge and now
 
 
 class BranchUpdate(Struct, frozen=True):

@@ -146,6 +146,22 @@ class Repository:
         """
         return making_of(self._client, self.name, pull, seen)
 
+    def texts(self, commits: Sequence[str], file: str) -> tuple[str | None, ...]:
+        """Return the text of a file at each of the commits, or None without a readable text.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.graphql`.
+        """
+        if not commits:
+            return ()
+        owner, _, name = self.name.partition("/")
+        asked = " ".join(f'c{place}: object(oid: "{oid}") {{ ...File }}' for place, oid in enumerate(commits))
+        declared = "$owner: String!, $name: String!, $file: String!"
+        query = f"query({declared}) {{ repository(owner: $owner, name: $name) {{ {asked} }} }} {FILE}"
+        data = Fields(self._client.graphql(query, {"owner": owner, "name": name, "file": file}), self._what)
+        nodes = [data.fields("repository").maybe(f"c{place}") for place in range(len(commits))]
+        return tuple(read_text(node.maybe("file")) if node else None for node in nodes)
+
     def tag_commit(self, tag: str) -> str | None:
         """Return the commit of a tag, annotated or not, or None if the tag does not exist.
 

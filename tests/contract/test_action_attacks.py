@@ -102,6 +102,21 @@ class TestTakingAYesBack:
         mine.ask(question())
         assert lock(fleet, BRANCH).entries == (entry(question(), ask=2),)
 
+    @pytest.mark.parametrize("how", ["a push", "a request of another branch"])
+    def test_is_not_undone_before_the_next_run_either(
+        self, forge: Forge, fleet: Fleet, undone: bytes, how: str
+    ) -> None:
+        fleet.push("main" if how == "a push" else "other", {LOCK_FILE: undone}, "bob", "Once more")
+        if how != "a push":
+            fleet.merge(fleet.open_pull("other", "bob").number, "alice")
+        fleet.push("main", {"note": b"1"}, "alice")
+        mine = desk(forge)
+        found = mine.granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "the default branch lost its entry since" in found.reason
+        mine.ask(question())
+        assert lock(fleet, BRANCH).entries == (entry(question(), ask=2),)
+
     @pytest.mark.usefixtures("undone")
     def test_does_not_keep_the_new_request_from_being_merged(self, forge: Forge, fleet: Fleet) -> None:
         desk(forge).ask(question())

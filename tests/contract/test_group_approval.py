@@ -343,6 +343,24 @@ class TestAttacks:
         put(fleet, wants(A))
         assert counts(forge) == "b"
 
+    def test_an_entry_that_was_undone_is_not_brought_back_beside_another_artifact(
+        self, forge: Forge, fleet: Fleet
+    ) -> None:
+        """Alice took her yes to A back; what she merges later shows B alone, or is no request of ours."""
+        run(forge, "v2.9.4", None, None)
+        fleet.merge(the_pull(fleet).number, "alice")
+        fleet.push("main", {LOCK_FILE: None}, "alice", "Revert")
+        run(forge, "", "v2.9.4", None)
+        put(fleet, wants(A), ref=BRANCH)
+        fleet.merge(fleet.pulls[1].number, "alice")
+        assert counts(forge) == "b"
+        found = granted(forge, A)
+        assert isinstance(found, NotCounted)
+        assert "the default branch lost its entry since" in found.reason
+        run(forge, "v2.9.4", "", None)
+        fleet.merge(fleet.pulls[2].number, "bob")
+        assert counts(forge) == "ab"
+
     def test_an_entry_that_an_open_request_asks_for_again(self, forge: Forge, fleet: Fleet) -> None:
         run(forge, "v2.9.4", "v2.9.4", None)
         fleet.merge(the_pull(fleet).number, "alice")

@@ -705,6 +705,9 @@ class TestGranted:
         fleet.merge(pull.number, "alice")
         assert spent(forge, lambda: desk(forge).granted(Digest.of(b"x"))) == 1
         assert spent(forge, lambda: desk(forge).granted(BASE)) == 5  # three of them ask who had a hand in it, and how
+        for number in range(2):
+            fleet.push("main", {"note": b"%d" % number}, "alice")
+        assert spent(forge, lambda: desk(forge).granted(BASE)) == 6  # whether the entry was there all the time
 
 
 class TestAskingAgain:
