@@ -52,7 +52,8 @@ class Diagnosis(Struct, frozen=True, rename="camel"):
 
 def examine_kustomize(kustomize: Kustomize | None) -> Diagnosis:
     """Return whether kustomize starts where it is confined."""
-    what, advice = "kustomize", "Put kustomize 5 into PATH: without it, overlays with patches are not checked."
+    what = "kustomize"
+    advice = "Put kustomize 5 into PATH, on Linux with seccomp: without it, overlays with patches are not checked."
     if kustomize is None:
         return Diagnosis(what, Health.WRONG, "there is none, or this is not Linux", advice, UsageError.exit_code)
     (built,) = kustomize.builds([(_UNBUILT, ".")])
