@@ -20,7 +20,7 @@ from ci_automation.impact.values import at, items, mapping, words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_OF_ROLES = re.compile(r"""\bkind["']?\s*:\s*["']?(?:Cluster)?Role""")
+_OF_ROLES = re.compile(r"""kind["']?\s*:\s*["']?(?:Cluster)?Role""")
 _EVERYTHING = Permission("*", "*", "*")
 _ESCALATING = (
     *(Permission(API_GROUP, resource, verb) for verb in ("bind", "escalate") for resource in ("clusterroles", "roles")),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import yaml
 
-_SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_SEPARATOR = re.compile(r"\n---(?=\s|$)")  # it begins with fixed text, so it is found fast
 LARGE = 1 << 16  # nobody writes that by hand
 _LIST = "List"
 _LOCAL = "config.kubernetes.io/local-config"
@@ -69,7 +69,7 @@ def _quick(written: str, file: str) -> tuple[Listed, ...]:
         found = read_objects(written)
     except UnreadableObjects:
         return ()
-    documents = [piece for piece in _SEPARATOR.split(written) if piece.strip()]
+    documents = [piece for piece in _SEPARATOR.split(f"\n{written}") if piece.strip()]
     if len(found) != len(documents) or any(_is_list(each.value) for each in found):
         return ()
     return tuple(_listed(each.value, Place(file, each.line)) for each in found)
