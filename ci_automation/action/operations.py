@@ -194,10 +194,13 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
 
 def _init(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what publishing the first artifact of the channel would do."""
+    from ci_automation.cli.target import PromotedNotRendered
     from ci_automation.flows.init import propose_init, publish_first
     from ci_automation.flux.version import Version
     from ci_automation.report.changes import text_parts
 
+    if goal.is_promoted:
+        raise PromotedNotRendered((goal,))
     ports, folder = goal.ports, wanted.overlay
     intent = replace(goal.intent, overlay=folder.tree if folder else None)
     version = Version.parse(wanted.to)
@@ -272,7 +275,7 @@ def _promote(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what the promotion to the channel would do."""
     from ci_automation.cli.promote import as_shown
     from ci_automation.flows.planning.promotion import consider
-    from ci_automation.flows.promote import Promoted, promote_considered
+    from ci_automation.flows.promote import Promoted, PromotionRefused, promote_considered
     from ci_automation.report.promotion import promotion_parts
 
     promotion = wanted.find_promotion().promotion
@@ -280,7 +283,7 @@ def _promote(goal: Target, wanted: OperationInputs) -> Operation:
     after = Standing(found.version, found.digest)
     _require_named(wanted.to, promotion.source, after)
     if found.gates and found.decision not in {Decision.AUTO, Decision.APPROVAL}:
-        raise OperationRefused(found.sentence, found.reasons)
+        raise PromotionRefused(found)
     shown = as_shown(goal.name, Promoted(found, done=False))
     moves = [str(it.at) for it in found.moves]  # a source that left the digest, and came back to it, needs a new yes
     return Operation(

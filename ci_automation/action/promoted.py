@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.flows.update_and_ask import PromotionProgress
 
+_WAITING = {Decision.APPROVAL: "waits for approval", Decision.WAIT: "has to wait"}
+
 
 def run_promotion(
     planned: PlannedPromotion, inputs: Inputs, hub: Hub, run: ActionRun, granted: GrantedApproval | None = None
@@ -48,7 +50,7 @@ def run_promotion(
             raise
         (remark,) = nothing_yet(planned).reasons
         run.tell("notice", f"{goal.name}: {remark}")
-        return Account(goal.name, goal.channel, remarks=(remark,))
+        return Account(goal.name, goal.channel, done=remark)
     account = _account(planned, progress, inputs)
     shown = as_shown(goal.name, progress.promoted)
     print_table(promotions_table((shown,)))
@@ -63,7 +65,7 @@ def _account(planned: PlannedPromotion, progress: PromotionProgress, inputs: Inp
     goal, done, found = planned.goal, progress.promoted, progress.promoted.considered
     approval = progress.granted.approval if progress.granted and done.done else None
     step = found.step if done.waits else None
-    first = done.waits and found.decision is Decision.APPROVAL and step is None
+    first = _WAITING.get(found.decision, "") if done.waits and step is None else ""
     return Account(
         goal.name,
         goal.channel,
@@ -73,7 +75,7 @@ def _account(planned: PlannedPromotion, progress: PromotionProgress, inputs: Inp
         approved=approval.told if approval else (),
         approval_urls={found.digest: progress.asked.url} if progress.asked else {},
         promoted=Standing(found.version, found.digest) if done.done else None,
-        done=f"{found.version} waits for approval" if first else "",
+        done=f"{found.version} {first}" if first else "",
         signed=True,
         remarks=tuple(_remarks(planned, progress, inputs)),
         trouble=trouble_of(progress.failed) if progress.failed else None,
@@ -88,8 +90,9 @@ def _remarks(planned: PlannedPromotion, progress: PromotionProgress, inputs: Inp
     if done.done:
         yield f"{found.version} was promoted from {found.promotion.source}"
     if done.waits:
-        word = as_shown(planned.name, done).word
-        yield f"{found.sentence} {word}: {'; '.join(found.reasons)}"
+        yield f"{found.sentence} {_WAITING.get(found.decision, 'is refused')}: {'; '.join(found.reasons)}"
+    if done.waits and found.at_once:
+        yield f"after that, start flux.yaml: promote, {planned.name}. {found.at_once}"
     if done.waits and found.decision is Decision.APPROVAL and not progress.asked:
         command = approving_promotion(planned.goal, found.digest, inputs.given)
         yield f"to approve it, start flux.yaml: promote, {planned.name}; or run {in_shell(*command)}"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 PLANS = "flux-manifests-plans"
 _OPTION = re.compile(r"--([a-z](?:[a-z-]*[a-z])?)")
+_ADOPTING = re.compile(r"`update(?: NAME)? --adopt`")
 _NAMES = frozenset(each.name for each in INPUTS)
 _SECRET_VARIABLES = ("COSIGN_PASSWORD", "VAULT_TOKEN")
 _MAX_VALUE = 100 << 10  # a later run may put it into a variable, and Linux takes 128 KiB of one (`execve`)
@@ -156,7 +157,8 @@ def trouble_of(error: Error) -> Trouble:
 
 
 def trouble(message: str, code: str, hint: str, exit_code: int) -> Trouble:
-    """Return why something failed; the hint names inputs, where it is written for the command line."""
+    """Return why something failed; the hint names inputs and operations, where it is written for the command line."""
+    hint = _ADOPTING.sub("the operation `adopt`", hint)
     hint = _OPTION.sub(lambda it: f"the input {it[1]}" if it[1] in _NAMES else it[0], hint)
     return Trouble(message, code, hint, exit_code)
 

@@ -71,8 +71,8 @@ class PromotedNotRendered(UsageError):
     """An artifact is to be rendered that gets its digests from another channel."""
 
     hint = (
-        "`promote` moves it. To adopt the digest that it has, name it: `update NAME --adopt`. To have it rendered "
-        "again, take `promote` out of the configuration."
+        "`promote` moves it, and brings its first digest. To adopt the digest that it has, take `update NAME --adopt`. "
+        "To have it rendered again, take `promote` out of the configuration."
     )
 
     def __init__(self, goals: tuple[Target, ...]) -> None:

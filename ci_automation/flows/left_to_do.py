@@ -77,6 +77,7 @@ def _first(answers: Answers, run: str, newest: str, bootstrapped: str | None, *,
     if there:
         adopted = f"{run}: command adopt, artifact {name}; a reviewer approves the run."
         return f"{channel} is there. If this workflow did not sign it: {adopted}"
+    made += " Runs before that fail: they find no channel."
     if there is None:
         return f"{made} If {channel} is there already, take the command adopt in place of init."
     return made

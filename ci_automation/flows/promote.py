@@ -52,6 +52,7 @@ class PromotionRefused(PolicyRefused):
     def __init__(self, considered: Considered) -> None:
         word = "is refused" if considered.decision is Decision.REFUSED else "has to wait"
         super().__init__(f"{considered.sentence} {word}: {'; '.join(considered.reasons)}")
+        self.hint = " ".join(filter(None, (type(self).hint, considered.at_once)))
 
 
 class OtherDigest(PolicyRefused):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -13,9 +14,14 @@ import yaml
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
+from tests.contract.operating import CONFIG, dispatch
+from tests.contract.scene import FIRST, PATCH
+from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.contract.scene import Scene
 
 ACTION = ("--action", "platform/ci-automation@" + "a1" * 20)
 CHANNEL = "oci://ghcr.io/acme-corp/flux:stable"
@@ -125,6 +131,47 @@ def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.C
     for name, tag in (("staging", "staging"), ("stable", "stable")):
         source, _ = yaml.safe_load_all(written[f"flux-manifests-{name}.yaml"])
         assert source["spec"]["ref"] == {"tag": tag}
+
+
+def test_first_digests_come_from_channel_to_channel_with_these_files(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup._is_there", lambda *_: False)
+    scene.fleet.protections.clear()
+    here = ("--repository", "acme/fleet", "--branch", "main")
+    assert run(["setup", "staging", "production", "stable", *ACTION, *here]) == 0
+    work = scene.runner.workspace
+    (work / "cosign.pub").write_text(signing_key().public.to_pem())
+    text = (work / CONFIG).read_text().replace("oci://ghcr.io/acme/flux-manifests:", "layout:road:")
+    keyed = "    publicKey: cosign.pub\n  signing: {mode: key, key: cosign.key}\n"
+    text = re.sub(r"    identity: .*\n.*\n", keyed, text)
+    text += f"apiUrl: {scene.forge.url}\nupstream: {{verify: if-available}}\n"
+
+    def merge(text: str) -> None:
+        (work / CONFIG).write_text(text)
+        written = (path for top in (".github", "clusters") for path in (work / top).rglob("*.yaml"))
+        scene.fleet.push("main", {path.relative_to(work).as_posix(): path.read_bytes() for path in written}, "keeper")
+
+    merge(text)
+    scene.offer(FIRST)
+    fresh = scene.run()
+    assert (fresh.code, "**stable**: production has nothing yet" in fresh.summary) == (20, True)
+    (error,) = dispatch(scene, "init", artifact="production", to=FIRST).show().said("error")
+    assert "production is promoted from staging, and never rendered" in error
+    assert "take the operation `adopt`" in error
+    assert dispatch(scene, "init", artifact="staging", to=FIRST).through().code == 0
+    waiting = scene.run()
+    assert f"**production**: {FIRST} has to wait" in waiting.summary
+    assert any("after that, start flux.yaml: promote, production. No cluster" in it for it in waiting.said("notice"))
+    early = dispatch(scene, "promote", artifact="production").show()
+    assert early.code == 11
+    assert "to go on at once, write `after: 0h` into its `promote`" in early.said("error")[0]
+    merge(text.replace("after: 24h", "after: 0h"))
+    digests = [dispatch(scene, "promote", artifact=it).through().outputs["digest"] for it in ("production", "stable")]
+    merge(text)
+    scene.offer(FIRST, PATCH)
+    production = next(it for it in scene.run().artifacts if it["name"] == "production")
+    assert (digests, production["pending-decision"]) == ([production["digest"]] * 2, "wait")
 
 
 def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_named(

@@ -134,6 +134,17 @@ class Considered(Struct, frozen=True):
         return reasons(self.gates)
 
     @property
+    def at_once(self) -> str:
+        """Return how the first digest of a channel comes there without its soak time, if it soaks."""
+        soaks = any(it.gate == "soak" and it.decision is Decision.WAIT for it in self.gates)
+        if self.before or self.gone or not (soaks and self.moves):
+            return ""
+        return (
+            "No cluster follows the channel yet: to go on at once, write `after: 0h` into its `promote` until it has "
+            "its first digest."
+        )
+
+    @property
     def sentence(self) -> str:
         """Return what it is about."""
         return f"the promotion of {self.version} from {self.promotion.source} to {self.promotion.target}"
