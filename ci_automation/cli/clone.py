@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 from ci_automation.config.workflows import GitHubPlace
+from ci_automation.programs import search_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,9 +35,11 @@ def place_of_clone(top: Path, repository: str | None = None, branch: str | None 
 
 def git(folder: Path, *arguments: str) -> str:
     """Return what git prints, or nothing if it fails."""
+    if (program := shutil.which("git", path=search_path(os.environ))) is None:
+        return ""
     try:
         ran = subprocess.run(  # noqa: S603  # fixed arguments
-            ["git", "-C", str(folder), *arguments],  # noqa: S607  # the user's own git
+            [program, "-C", str(folder), *arguments],
             capture_output=True,
             text=True,
             check=False,

@@ -145,7 +145,9 @@ class DockerConfig(Hiding, Struct, frozen=True):
         """Ask a helper (docker/docker-credential-helpers), which reads the host from standard input."""
         if not isinstance(name, str) or not _HELPER_NAME.fullmatch(name):
             raise CredentialHelperFailed(self.path, str(name), "is not the name of a helper")
-        program = shutil.which(f"docker-credential-{name}", path=self.environment.get("PATH", ""))
+        from ci_automation.programs import search_path  # only where there is a helper
+
+        program = shutil.which(f"docker-credential-{name}", path=search_path(self.environment))
         if program is None:
             raise CredentialHelperFailed(self.path, name, "is not installed")
         import subprocess  # only where there is a helper

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from datetime import timedelta
@@ -286,6 +287,16 @@ def test_a_link_in_the_clone_leads_no_file_out_of_it(
     assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 2
     assert {it.name: it.read_text() for it in outside.rglob("*")} == {"is.yaml": "x: y\n"}
     assert not [it for it in clone.rglob("*.yaml") if not it.is_symlink() and outside not in it.resolve().parents]
+
+
+@pytest.mark.parametrize("place", ["", "."])
+def test_no_program_of_the_clone_is_run(clone: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    (clone / "below/git").write_text(f"#!/bin/sh\ntouch '{clone}/ran'\n")
+    (clone / "below/git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    assert not (clone / "ran").exists()
+    assert "acme-corp/fleet.infra" in files(clone)[".github/flux-manifests.yaml"]
 
 
 def test_a_file_where_a_folder_has_to_be_is_told(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.errors import ClusterError, UsageError
+from ci_automation.programs import search_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,7 +85,7 @@ class Kubectl(Struct, frozen=True):
         """
         if not kubeconfig.is_file():
             raise NoKubeconfig(kubeconfig)
-        found = shutil.which("kubectl", path=environment.get("PATH", ""))
+        found = shutil.which("kubectl", path=search_path(environment))
         if found is None:
             raise NoKubectl
         return cls(Path(found), kubeconfig.absolute(), context)

@@ -19,6 +19,7 @@ from ci_automation.flows.programs import confinement
 from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
 from ci_automation.hiding import Hiding
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable, innermost
+from ci_automation.programs import search_path
 
 if TYPE_CHECKING:
     import subprocess
@@ -54,12 +55,12 @@ def find_kustomize(environment: Mapping[str, str]) -> Confined | None:
     """
     if sys.platform != "linux":
         return None
-    places = [_OF_THE_IMAGE, *environment.get("PATH", "").split(os.pathsep)]
+    places = [_OF_THE_IMAGE, *search_path(environment).split(os.pathsep)]
     found = [
         Confined(Path(program), verb)
         for name, verb in _PROGRAMS
         for place in places
-        if Path(place).is_absolute() and (program := shutil.which(name, path=place))
+        if place and (program := shutil.which(name, path=place))
     ]
     return min(found, key=lambda each: _is_script(each.program), default=None)
 

@@ -176,6 +176,17 @@ class TestHelpers:
         assert "AWS_REGION=eu" in told
         assert "COSIGN_PASSWORD" not in told
 
+    @pytest.mark.parametrize("path", ["{}:/usr/bin", ".:/usr/bin", "bin:/usr/bin"])
+    def test_no_program_of_the_working_directory_is_one(
+        self, tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "bin").mkdir()
+        for folder in (tmp_path, tmp_path / "bin"):
+            self.helper(folder, self.SAYS)
+        with pytest.raises(CredentialHelperFailed, match="is not installed"):
+            config(tmp_path, {"credsStore": "keychain"}, environment | {"PATH": path.format("")}).for_host(HOST)
+
     def test_a_hosts_own_helper_comes_before_the_store(self, tmp_path: Path, environment: dict[str, str]) -> None:
         self.helper(tmp_path, self.SAYS)
         value = {"credHelpers": {HOST: "keychain", "other.example": "absent"}, "credsStore": "absent"}
