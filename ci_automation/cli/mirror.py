@@ -14,7 +14,7 @@ from ci_automation.cli.arguments import Arguments, ContradictingOptions, configu
 from ci_automation.cli.output import print_json, print_table, print_text, progress
 from ci_automation.cli.parameters import COMMON, IDENTITIES, HeadedCommand, takes
 from ci_automation.cli.places import registry, release_source, upstream
-from ci_automation.flows.mirror import MirrorFolder, mirror, push
+from ci_automation.flows.mirror import ARTIFACTS, MirrorFolder, mirror, push
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
@@ -105,7 +105,7 @@ def _contradiction(
 
 def _fill(folder: str, wanted: list[Version], config: Config | None, given: Arguments, *, with_programs: bool) -> None:
     """Fill a directory, and say with what."""
-    artifacts = Reference.parse(f"layout:{Path(folder) / 'flux-manifests'}")
+    artifacts = Reference.parse(f"layout:{Path(folder) / ARTIFACTS}")
     ports = _ports(open_registry(artifacts), config, given)
     done = mirror(MirrorFolder(Path(folder), artifacts), ports, wanted, with_programs=with_programs)
     if given.output == "json":
@@ -154,7 +154,7 @@ def _took(image: MirroredImage) -> str:
 
 def _push(folder: Path, target: Reference, config: Config | None, given: Arguments) -> None:
     """Push the releases of a folder; a registry's must be signed by Flux, unless the configuration says otherwise."""
-    artifacts = Reference.parse(f"layout:{folder / 'flux-manifests'}")
+    artifacts = Reference.parse(f"layout:{folder / ARTIFACTS}")
     there = upstream(replace(given, releases=str(target.repository)), config)
     proof = replace(there, manifests=artifacts.at_tag("latest"), registry=open_registry(artifacts))
     ports = Ports(

@@ -30,7 +30,7 @@ from ci_automation.flux.bundle import (
     verify_file,
 )
 from ci_automation.flux.release import ReleaseIncomplete
-from ci_automation.flux.sources.directory import ADVISORIES, DirectorySource
+from ci_automation.flux.sources.directory import ADVISORIES, DirectorySource, LeavesDirectory
 from ci_automation.registry.port import NotFound
 from ci_automation.registry.releases import RegistryReleases, put_advisories, put_release, rendered_beside
 from ci_automation.signing.upstream import UpstreamForged
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ci_automation.registry.port import Registry
 
 PROGRAMS = ("linux_amd64", "linux_arm64")
+ARTIFACTS = "flux-manifests"  # the image layout in the directory
 _SERIES = 3  # minor releases that Flux supports at a time
 
 
@@ -79,6 +80,7 @@ def mirror(
         ReleaseSourceError: a release is not there, or its files are not what its checksums say.
         VerificationFailed: something is not signed as Flux signs it.
         MirrorBusy, Unwritable: the directory cannot be written.
+        LeavesDirectory: a link in it leads elsewhere.
     """
     with alone_in(place.folder):
         wanted = sorted(set(versions)) or _newer(place.folder, ports)
@@ -86,6 +88,7 @@ def mirror(
         done = []
         for version in wanted:
             ports.say(f"mirroring {version}")
+            _require_inside(place.folder, str(version), ARTIFACTS)
             release = _fetch(place.folder, version, ports)
             artifact = _artifact(version, ports)
             programs = tuple(_programs(place.folder, release, ports)) if with_programs else ()
@@ -99,6 +102,17 @@ def mirror(
         if fetched:
             write_lists(place.folder, fetched)
     return tuple(done)
+
+
+def _require_inside(folder: Path, *names: str) -> None:
+    """Check that folders of a directory are in it: a link leads wherever the directory's author likes.
+
+    Raises:
+        LeavesDirectory: a link leads out of it.
+    """
+    for path in (folder / name for name in names):
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise LeavesDirectory(path)
 
 
 def push(folder: Path, target: Reference, rendered: Registry, ports: Ports) -> tuple[tuple[FetchedRelease, bool], ...]:

@@ -277,7 +277,10 @@ class LayoutRegistry:
                 if names - _OURS:
                     raise NotALayout(self._path)
                 write_whole(self._path / MARKER, MARKER_CONTENT)
-            (self._path / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+            blobs = self._path / "blobs" / "sha256"
+            if not blobs.resolve().is_relative_to(self._path.resolve()):
+                raise LayoutUnusable(blobs, "a link leads out of the image layout")
+            blobs.mkdir(parents=True, exist_ok=True)
             yield
         except OSError as error:
             raise LayoutUnusable(

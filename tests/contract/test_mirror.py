@@ -30,7 +30,7 @@ from ci_automation.flows.rendering.upstream import fetch, find_artifact
 from ci_automation.flux.advisories import advisories_in
 from ci_automation.flux.bundle import ChecksumMismatch
 from ci_automation.flux.release import InvalidReleaseList, ReleaseIncomplete, ReleaseNotFound
-from ci_automation.flux.sources.directory import ADVISORIES, DirectorySource, UnreadableDirectory
+from ci_automation.flux.sources.directory import ADVISORIES, DirectorySource, LeavesDirectory, UnreadableDirectory
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
 from ci_automation.registry.layout import LayoutRegistry
@@ -166,6 +166,17 @@ def names(done: tuple[Mirrored, ...]) -> list[str]:
 
 def listed(folder: Path) -> list[str]:
     return [str(each.version) for each in DirectorySource(folder).list()]
+
+
+@pytest.mark.parametrize("link", ["v2.9.4", "flux-manifests"])
+def test_nothing_is_written_through_a_link_out_of_the_directory(site: Site, tmp_path: Path, link: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    site.folder.mkdir()
+    (site.folder / link).symlink_to(outside)
+    with pytest.raises(LeavesDirectory, match=link):
+        site.mirror("v2.9.4")
+    assert not list(outside.iterdir())
 
 
 class TestWhatIsTaken:

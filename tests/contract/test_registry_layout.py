@@ -58,6 +58,18 @@ class TestOnDisk:
         assert registry.tags(at) == ()
         assert not folder.exists()
 
+    @pytest.mark.parametrize("link", ["blobs", "blobs/sha256"])
+    def test_no_blob_is_written_through_a_link_out_of_it(
+        self, folder: Path, at: Reference, registry: Registry, tmp_path: Path, link: str
+    ) -> None:
+        (tmp_path / "outside").mkdir()
+        (folder / link).parent.mkdir(parents=True)
+        (folder / "oci-layout").write_text("{}")
+        (folder / link).symlink_to(tmp_path / "outside")
+        with pytest.raises(LayoutUnusable, match="a link leads out"):
+            registry.put_blob(at, b"x")
+        assert not list((tmp_path / "outside").iterdir())
+
     def test_it_is_laid_out_as_the_specification_says(self, folder: Path, at: Reference, registry: Registry) -> None:
         manifest = publish(registry, at)
         assert json.loads((folder / "oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}

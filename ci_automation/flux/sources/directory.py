@@ -45,7 +45,7 @@ class UnreadableDirectory(ReleaseSourceError):
 class LeavesDirectory(ReleaseSourceError):
     """A file in a directory of releases is a link to a place outside of it."""
 
-    hint = "Put the file itself into the directory. This program reads nothing outside of it."
+    hint = "Put the file itself into the directory. This program reads and writes nothing outside of it."
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} leads out of the directory of releases")
