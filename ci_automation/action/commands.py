@@ -27,7 +27,7 @@ from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, app
 from ci_automation.flows.verify import misplaced
 from ci_automation.flux.version import Version
 from ci_automation.report.account import Account, Standing
-from ci_automation.report.findings import idle_acknowledgements
+from ci_automation.report.findings import idle_acknowledgements, unproven_upstream
 from ci_automation.report.text import plan_table
 from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted
 
@@ -212,7 +212,7 @@ def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:
     """Return what became of an artifact, after the log was told."""
     outcomes = [outcome for outcome in (progress.applied, progress.outcome) if outcome is not None]
     for outcome in outcomes:
-        print_table(plan_table(outcome.plan, outcome.done, outcome.start))
+        print_table(plan_table(outcome.plan, outcome.done, outcome.start, verified=outcome.verified))
     remarks = tuple(_remarks(goal, progress, outcomes))
     for remark in remarks:
         run.tell("warning", f"{goal.name}: {remark}")
@@ -230,7 +230,7 @@ def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:
         approval_urls={target: asked.url for target, asked in progress.asked.items()},
         signed=_signed(goal, outcomes, published=bool(published)),
         healed=any(outcome.healed for outcome in outcomes),
-        remarks=remarks,
+        remarks=(*remarks, *(unproven_upstream(outcomes[-1].plan.steps) if outcomes else ())),
         trouble=trouble_of(progress.failed) if progress.failed else None,
     )
     if any(outcome.trust == "adopted" for outcome in outcomes) and not published:
@@ -256,7 +256,7 @@ def _remarks(goal: Target, progress: Progress, outcomes: list[Outcome]) -> Itera
     yield from (asked.remark for asked in progress.asked.values() if asked.remark)
     if goal.intent.adopt and any(outcome.trust == "verified" for outcome in outcomes):
         yield "there is nothing to adopt: leave adopt out, or a channel that is moved back to that digest is believed"
-    if any(outcome.trust == "not checked" for outcome in outcomes):
+    if not all(outcome.verified for outcome in outcomes):
         yield f"nothing was verified: {goal.ports.why_nobody}"
     if outcomes:
         yield from idle_acknowledgements(goal.intent.policy.acknowledge, outcomes[-1].plan.steps, goal.intent.now)

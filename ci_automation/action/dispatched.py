@@ -107,7 +107,7 @@ def show_operation(inputs: Inputs, run: ActionRun) -> int:
         print_parts(operation.page)
         run.handover = "" if operation.idle else handover.to_text()
         run.more.append(_page(goal, operation, handover, inputs))
-        asked = "" if operation.idle else f"{inputs.operation} waits for approval of this run"
+        asked = "" if operation.idle else f"{inputs.operation} needs approval of this run"
         remarks = tuple(filter(None, (why_unprotected(settings_of(goal), hub) if asked else "",)))
         for remark in remarks:
             run.tell("warning", f"{goal.name}: {remark}")

@@ -57,7 +57,7 @@ def _tell(steps: dict[Reference, PlannedStep], asked: dict[Reference, Asked], ru
         if answer.remark:
             run.tell("warning", f"{account.name}: {answer.remark}")
         if answer.url:
-            run.tell("notice", f"{account.name}: {what_comes(step)} waits for approval at {answer.url}")
+            run.tell("notice", f"{account.name}: {what_comes(step)} needs approval at {answer.url}")
         remarks = (*account.remarks, *([answer.remark] if answer.remark else []))
         urls = {**account.approval_urls, step.target: answer.url}
         run.accounts[index] = replace(account, approval_urls=urls, remarks=remarks)

@@ -38,7 +38,7 @@ _PARTS = {
     "To keep a channel current": {
         "check": "Say whether a channel is current, and what could be done.",
         "plan": "Make the plan for a channel; write nothing to the registry.",
-        "update": "Publish what the policy allows, and say what waits for a person.",
+        "update": "Publish what the policy allows, and say what needs approval.",
         "apply": "Do exactly what a plan says.",
         "promote": "Move a channel to the digest that another one has, as it is.",
         "rollback": "Move a channel back to what it had before, and hold what it leaves.",

@@ -69,7 +69,7 @@ class TooFewReleases(UsageError):
 def command(releases: str | None, folder: str | None) -> None:
     """Show the whole job on an embedded registry, with sample releases.
 
-    It makes an artifact, publishes a patch, shows what waits for approval, approves it, and verifies: with the commands
+    It makes an artifact, publishes a patch, shows what needs approval, approves it, and verifies: with the commands
     that it prints, on an OCI image layout directory instead of a registry. Nothing leaves this machine. The folder
     stays, so that you can go on in it.
 

@@ -355,9 +355,9 @@ OPTIONS = (
     ),
     Option(
         "exit-code",
-        "exit with 3 if a step waits for approval, with 11 if policy refuses every possible step",
+        "exit with 3 if a step needs approval, with 11 if policy refuses every possible step",
         kind=Kind.SWITCH,
-        input="Exit with 3 if a step waits for approval, with 11 if policy refuses every possible step",
+        input="Exit with 3 if a step needs approval, with 11 if policy refuses every possible step",
         heading=Heading.OUTPUT,
     ),
     Option(

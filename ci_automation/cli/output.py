@@ -24,7 +24,7 @@ _SIGN = re.compile(r"[^\n -~]")
 _COLOURS = {
     "published": "green",
     "can be published": "green",
-    "waits for approval": "yellow",
+    "needs approval": "yellow",
     "waiting": "yellow",
     "approval": "yellow",
     "wait": "yellow",

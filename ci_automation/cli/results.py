@@ -110,7 +110,7 @@ def print_next(results: Iterable[Result], given: Arguments) -> None:
     for result in results if given.output == "text" else ():
         first = result.outcome.waiting[:1] if result.outcome else ()
         if result.outcome and first and first[0].decision is Decision.AUTO:
-            asks = result.outcome.trust == "not checked" and not result.target.intent.unsafe_unsigned
+            asks = not result.outcome.verified and not result.target.intent.unsafe_unsigned
             command = _updating(result.target, replace(given, adopt=asks or given.adopt), begun=result.outcome.healed)
             remark = " (--adopt shows a digest that no signer of yours signed, and asks)" if asks else ""
             print_text(f"To publish {first[0].new_version}{remark}:\n{command}")
@@ -137,10 +137,10 @@ def _print_result(
     assert result.outcome is not None  # noqa: S101  # for the type checker: a result has one of the two
     outcome = result.outcome
     plan = outcome.plan
-    verified = outcome.trust != "not checked"
-    print_parts((headline(plan, outcome.done, outcome.start, name, verified=verified),))
+    print_parts((headline(plan, outcome.done, outcome.start, name, verified=outcome.verified),))
     if plan.steps or plan.passed_over or given.verbose:
-        print_table(plan_table(plan, outcome.done, outcome.start, every=given.verbose, verified=verified))
+        every, cut = given.verbose, width() is not None and not given.verbose
+        print_table(plan_table(plan, outcome.done, outcome.start, every=every, verified=outcome.verified, cut=cut))
     print_parts(map(MarkedLine, _remarks(result, outcome, given)))
     for step in plan.steps:
         if step.decision in details:
@@ -176,7 +176,9 @@ def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
 
 def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str]:
     """Yield what a person must not miss besides the steps."""
-    if outcome.trust == "not checked":
+    if outcome.plan.steps:
+        yield from _of_steps(outcome, result.target.intent)
+    if not outcome.verified:
         yield f"Nothing was verified: {result.target.ports.why_nobody}."
         if not result.target.intent.unsafe_unsigned:
             yield "If no signer of yours signed it, begin with `update --adopt`, which shows every file first."
@@ -193,16 +195,15 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
         then = ", and this run published nothing else" if outcome.trust == "adopted" and not outcome.done else ""
         yield f"{outcome.plan.current} was {adopted}{then}."
     intent = result.target.intent
-    if intent.policy.acknowledge:
-        yield from _idle_acknowledgements(outcome, intent)
     if outcome.done > outcome.start and intent.unsafe_unsigned:
         yield "It was published unsigned: clusters that verify will refuse it."
     if given.accept_identity_change and outcome.done == outcome.start:
         yield "Nothing was published, so the change of the identity waits: go on signing as before until then."
 
 
-def _idle_acknowledgements(outcome: Outcome, intent: Intent) -> Iterator[str]:
-    from ci_automation.report.findings import idle_acknowledgements
+def _of_steps(outcome: Outcome, intent: Intent) -> Iterator[str]:
+    from ci_automation.report.findings import idle_acknowledgements, unproven_upstream
 
+    yield from unproven_upstream(outcome.plan.steps)
     for sentence in idle_acknowledgements(intent.policy.acknowledge, outcome.plan.steps, intent.now):
         yield plain_text(sentence).replace("\n", " ")

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 @click.argument("artifact", required=False)
 @takes("exit-code", *SIGNING, *STEPS, install_flags=True)
 def command(artifact: str | None, *, exit_code: bool, given: Arguments) -> int:
-    """Publish what the policy allows, and say what waits for a person.
+    """Publish what the policy allows, and say what needs approval.
 
     Without ARTIFACT, all artifacts of the configuration are updated. By default patches are published by themselves,
-    minors wait for approval, majors are not taken. What is published is signed, and verified, before the channel
+    minors need approval, majors are not taken. What is published is signed, and verified, before the channel
     moves. A run that adopts a digest (--adopt) signs and records it, and publishes nothing; the next run does.
 
     \b

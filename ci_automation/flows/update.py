@@ -1,4 +1,4 @@
-"""Bringing one artifact to the newest Flux that its policy allows, and saying what waits for a person."""
+"""Bringing one artifact to the newest Flux that its policy allows, and saying what needs approval."""
 
 from __future__ import annotations
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _ONLY_IMAGES = frozenset({ChangeClass.IMAGE, ChangeClass.VERSION})
 _LOOKED_AT = {"options": "the install options", "files": "the overlay"}
 _LISTED = 10
+UPSTREAM = "upstream"  # the gate that is there only for a release that nobody signed
+_UNSIGNED = "upstream not proven: no signature shows that Flux published this release"
+_SIGNATURE = "the signature of the release's checksums"
 _BY_ITSELF = {
     Certainty.ADVICE: Decision.AUTO,
     Certainty.UNCHECKED: Decision.APPROVAL,
@@ -49,6 +52,7 @@ class Content(Struct, frozen=True):
     proof: Proof = Proof.KNOWN
     proof_detail: str = ""
     unproven_allowed: bool = False
+    unsigned: bool = False  # nothing proves that Flux published the release, which a folder or the configuration allows
     changes: tuple[Change, ...] = ()
     hazards: tuple[Hazard, ...] = ()
     cleared: tuple[Cleared, ...] = ()  # what each check says if it found no hazards
@@ -61,6 +65,7 @@ def content_verdicts(content: Content, situation: Situation) -> tuple[Verdict, .
     return (
         _removal(content, situation),
         *(gate(content) for gate in gates),
+        *((Verdict(UPSTREAM, Decision.AUTO, _UNSIGNED, _SIGNATURE, allowed=True),) if content.unsigned else ()),
         *_changes(content.changes, situation),
         *_hazards(content.hazards, situation),
         *(Verdict(it.gate, Decision.AUTO, it.reason, it.looked_at) for it in content.cleared if it.gate not in found),

@@ -49,7 +49,7 @@ class Account(Struct, frozen=True):
     approved: tuple[tuple[str, str], ...] = ()  # who approved what was published, and how, an address at its end
     approval_urls: Mapping[Digest, str] = {}  # by the target of the step that is asked for
     promoted: Standing | None = None  # where a promotion, or another operation, has put it
-    done: str = ""  # the operation of this run, in words, or that it waits for approval
+    done: str = ""  # the operation of this run, in words, or that it needs approval
     signed: bool = False
     healed: bool = False
     remarks: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Account(Struct, frozen=True):
         yield from (f"approved by {by}: {how}" for by, how in self.approved)
         for step in self.waiting:
             if url := self.approval_urls.get(step.target):
-                yield f"{what_comes(step)} waits for approval at {url}"
+                yield f"{what_comes(step)} needs approval at {url}"
 
     @property
     def refused(self) -> bool:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import Severity
 from ci_automation.impact.hazard import Certainty, all_of
+from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.findings import CRD, Findings, acknowledging, meaning, named_together, told_together
-from ci_automation.report.text import MarkedLine, Part, Table, plain_text, shortened
+from ci_automation.report.text import MarkedLine, Part, Table, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -59,7 +60,7 @@ def brief_parts(found: Findings, width: int | None = None, told: Collection[str]
 
     What is `told` elsewhere is not repeated. Sections get lines in turn; a block to copy is not counted, and whole.
     """
-    told = (*told, *(it.reason for it in found.gates if it.gate == "kind"))
+    told = (*told, *(it.reason for it in found.gates if it.gate in {"kind", UPSTREAM}))
     sections = (
         _obstacle_lines(found, told),
         _hazard_lines(found, every=False, brief=True),
@@ -117,8 +118,7 @@ def _hazard_lines(found: Findings, *, every: bool, brief: bool = False) -> Itera
         hazard, several = kind[0], len(kind) > 1
         head = hazard_words(hazard, taken.hazard(hazard)) + ("" if several else f" ({hazard.fingerprint})")
         is_cut = not every and hazard.certainty is Certainty.ADVICE
-        text = _line(f"  {head}: {told_together(kind)}")
-        yield MarkedLine(shortened(text) if is_cut else text, hazard.certainty)
+        yield MarkedLine(_line(f"  {head}: {told_together(kind)}"), hazard.certainty, may_be_cut=is_cut)
         places = tuple(dict.fromkeys(place for each in kind for place in each.places))
         rows = 1 if brief else _ROWS
         yield from (MarkedLine(_line(f"      at {place}")) for place in places[:rows])
@@ -176,7 +176,7 @@ def _change_line(found: Findings, row: Sequence[Change]) -> MarkedLine:
     head = ", ".join(word for word in (str(first.severity), str(first.belongs_to), verdict) if word)
     between = ":" if len(row) > 1 else ""
     mark = first.severity if first.severity in GRAVE else ""
-    return MarkedLine(shortened(_line(f"  {head}: {named_together(row)}{between} {meaning(first)}")), mark)
+    return MarkedLine(_line(f"  {head}: {named_together(row)}{between} {meaning(first)}"), mark, may_be_cut=True)
 
 
 def _change_table_of_all(found: Findings) -> Iterator[Part]:
@@ -224,7 +224,7 @@ def _right_line(right: Right, *, every: bool) -> MarkedLine:
         by_kind.setdefault(kind, []).append(name)
     who = all_of([f"{kind}{'s' if len(names) > 1 else ''} {all_of(names)}" for kind, names in by_kind.items()])
     text = _line(f"    {right.severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})")
-    return MarkedLine(text if every else shortened(text), right.severity if right.severity in GRAVE else "")
+    return MarkedLine(text, right.severity if right.severity in GRAVE else "", may_be_cut=not every)
 
 
 def _acknowledge_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
@@ -255,8 +255,8 @@ def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
 def _obstacle_lines(found: Findings, told: Collection[str] = ()) -> Iterator[MarkedLine]:
     """Yield the gates that a person allowed, and those that ask for something that is not told elsewhere."""
     for gate in found.ranked_gates():
-        is_told = found.lists(gate) or gate.reason in told
-        if gate.allowed or (gate.decision is not Decision.AUTO and not is_told):
+        is_told = gate.reason in told or (found.lists(gate) and not gate.allowed)
+        if (gate.allowed or gate.decision is not Decision.AUTO) and not is_told:
             mark = gate.decision if gate.decision in GRAVE else ""
             yield MarkedLine(_line(f"{gate.decision}, {gate.gate}: {gate.reason}"), mark)
 

@@ -10,6 +10,7 @@ from msgspec import Struct, to_builtins
 
 from ci_automation.impact.change import ChangeClass, Severity
 from ci_automation.impact.hazard import Certainty, all_of, some_of
+from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.markdown import one_line
 
@@ -272,6 +273,14 @@ def idle_acknowledgements(
             yield ended(each)
         elif each.fingerprint not in found:
             yield f"{_named(each)} matches nothing in the steps of this plan"
+
+
+def unproven_upstream(steps: Iterable[PlannedStep]) -> Iterator[str]:
+    """Yield a sentence on the releases of a plan that no signature proves to be Flux's; nothing if there are none."""
+    found = [str(step.new_version) for step in steps if any(gate.gate == UPSTREAM for gate in step.gates)]
+    if found:
+        versions = all_of(tuple(dict.fromkeys(found)))
+        yield f"Upstream not proven: no signature shows that Flux published {versions}."
 
 
 def ended(given: Acknowledgement) -> str:

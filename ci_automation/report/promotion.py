@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WORDS = {
     Decision.AUTO: "nothing to do",
-    Decision.APPROVAL: "waits for approval",
+    Decision.APPROVAL: "needs approval",
     Decision.WAIT: "waiting",
     Decision.REFUSED: "refused",
 }

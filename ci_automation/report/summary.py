@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 60  # of one step's changes, and of each other list
 _LONGEST = 600  # characters of one error
 _WAITING = {Decision.WAIT: "waiting", Decision.REFUSED: "refused"}
+_NOT_DONE = "not done yet"
 _MOST_NAMES = 3
 _CUT = "_A summary has a limit, so the rest is missing here. The outputs and the log have everything._"
 
@@ -57,12 +58,12 @@ def verdict(account: Account) -> str:
         did.append("signed the present digest again")
     pending = account.pending
     if pending is not None and pending.decision is Decision.APPROVAL:
-        where = link("waits for approval", account.approval_url) if account.approval_url else "waits for approval"
+        where = link("needs approval", account.approval_url) if account.approval_url else "needs approval"
         did.append(f"{what_comes(pending)} {where}")
     elif pending is None and account.refused:
         did.append("policy refuses everything newer")
     elif pending is not None:
-        did.append(f"{what_comes(pending)} is {_WAITING.get(pending.decision, 'not done yet')}")
+        did.append(f"{what_comes(pending)} is {_WAITING.get(pending.decision, _NOT_DONE)}")
     at = f" is at {called(account.after.version)}" if account.after else ""
     return f"{name}{at}: {'; '.join(did) or 'nothing to do'}"
 
@@ -102,8 +103,9 @@ def _steps(account: Account) -> Iterator[str]:
         word = "published, approved" if step.decision is Decision.APPROVAL else "published"
         rows.append(_row(word, step))
     for step in account.waiting:
-        waits = "waits" if step is not account.pending else "**waits for approval**"
-        rows.append(_row(_WAITING.get(step.decision, waits), step))
+        needs = "**needs approval**" if step is account.pending else "needs approval"
+        word = needs if step.decision is Decision.APPROVAL else _WAITING.get(step.decision, _NOT_DONE)
+        rows.append(_row(word, step))
     for decision, versions, reasons in passed_over_rows(account.plan) if account.plan else ():
         rows.append((_WAITING.get(decision, "not taken"), versions, "", _reasons(reasons, _LONGEST)))
     yield markdown_table(("", "version", "digest", "why"), rows)

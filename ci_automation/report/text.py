@@ -19,19 +19,18 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import Plan, PlannedStep
 
 MAX_REASON = 160  # characters; all of it is told with the step
-_MAX_WHY = 57  # same, on a terminal, where a step that needs approval is told in full below
+_MAX_WHY = 57  # same, of a step that needs approval, which is told in full below
 _FEW = 2
 _SENTENCE = 30  # a column with wider cells, and with blanks, may be folded to this width
 _HANGING = 2  # how far the later lines of a folded one are indented
 _WORDS = {
     Decision.AUTO: "can be published",
-    Decision.APPROVAL: "waits for approval",
+    Decision.APPROVAL: "needs approval",
     Decision.WAIT: "waiting",
     Decision.REFUSED: "refused",
 }
 _HEADLINES = {
     **_WORDS,
-    Decision.APPROVAL: "needs approval",
     Decision.WAIT: "is waiting",
     Decision.REFUSED: "is refused",
 }
@@ -118,19 +117,22 @@ class Table(Struct, frozen=True):
 class MarkedLine(Struct, frozen=True):
     """A line for a terminal; `mark` is a word that has a colour there, which the whole line gets.
 
-    A line that is `to_copy`, such as a command or a part of a file, is never folded.
+    A line that is `to_copy`, such as a command or a part of a file, is never folded. One that `may_be_cut` is cut on
+    a terminal, and whole elsewhere.
     """
 
     text: str
     mark: str = ""
     to_copy: bool = False
+    may_be_cut: bool = False
 
     def lines(self, width: int | None) -> list[str]:
         """Return the lines that it takes where lines have at most `width` characters."""
-        if width is None or self.to_copy or len(self.text) <= width or "\n" in self.text:
-            return [self.text]
-        indent = len(self.text) - len(self.text.lstrip())
-        first, *rest = wrapped(self.text, width - indent, _HANGING)
+        text = shortened(self.text) if width is not None and self.may_be_cut else self.text
+        if width is None or self.to_copy or len(text) <= width or "\n" in text:
+            return [text]
+        indent = len(text) - len(text.lstrip())
+        first, *rest = wrapped(text, width - indent, _HANGING)
         return [" " * indent + first, *(" " * (indent + _HANGING) + line for line in rest)]
 
 
@@ -210,10 +212,13 @@ def _word(decision: Decision, *, verified: bool) -> str:
     return "possible" if decision is Decision.AUTO and not verified else _WORDS[decision]
 
 
-def plan_table(plan: Plan, done: int, start: int = 0, *, every: bool = True, verified: bool = True) -> Table:
+def plan_table(
+    plan: Plan, done: int, start: int = 0, *, every: bool = True, verified: bool = True, cut: bool = False
+) -> Table:
     """Return where the channel is, what was published (the steps from `start` to `done`), what is left, and why.
 
-    Without `every`, digests are as short as people read them. `verified` is as in `headline`.
+    Without `every`, digests are as short as people read them. `verified` is as in `headline`. If `cut`, for a
+    terminal, long reasons are cut, because the steps are told below.
     """
 
     def digest(whole: Digest) -> str:
@@ -226,7 +231,8 @@ def plan_table(plan: Plan, done: int, start: int = 0, *, every: bool = True, ver
         if number < done:
             word = "published" if number >= start else "already published"
         approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
-        rows.append((word, str(step.new_version), digest(step.target), approved + unread + _why(step)))
+        why = _why(step) if cut else "; ".join(step.reasons)
+        rows.append((word, str(step.new_version), digest(step.target), approved + unread + why))
     rows += [
         (_LEFT[decision], versions, "", "; ".join(reasons)) for decision, versions, reasons in passed_over_rows(plan)
     ]

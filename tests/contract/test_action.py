@@ -122,11 +122,13 @@ def test_a_patch_is_published_and_a_minor_told_of(runner: Runner) -> None:
     assert told["pending-reasons"].splitlines() == [
         "a minor release needs approval",
         "ClusterRole crd-controller-flux-system may now create serviceaccounts/token",
+        "upstream not proven: no signature shows that Flux published this release",
     ]
+    assert "- Upstream not proven: no signature shows that Flux published v2.98.8 and v2.99.4." in ran.summary
     assert "a patch release is published without approval" in told["reasons"].splitlines()
     assert told["approval-url"] == ""
     assert "pushing sha256:" in ran.log
-    assert "published v2.98.8; v2.99.4 waits for approval" in ran.summary
+    assert "published v2.98.8; v2.99.4 needs approval" in ran.summary
 
 
 def test_the_plan_is_there_for_later_steps(runner: Runner) -> None:
@@ -166,7 +168,7 @@ def test_a_person_is_asked_about_what_waits(runner: Runner, desk: FakeApprovals)
     ran = runner.run(**OWN)
     assert [str(question.step.new_version) for question in desk.asked] == ["v2.99.4"]
     assert ran.outputs["approval-url"] == "https://github.com/acme/fleet/pull/7"
-    assert ran.said("notice") == [f"{CHANNEL}: v2.99.4 waits for approval at https://github.com/acme/fleet/pull/7"]
+    assert ran.said("notice") == [f"{CHANNEL}: v2.99.4 needs approval at https://github.com/acme/fleet/pull/7"]
     assert "[this page](<https://github.com/acme/fleet/pull/7>)" in ran.summary
 
 

@@ -170,8 +170,8 @@ def test_a_group_is_asked_for_once_and_each_artifact_is_published_by_itself(
     assert (asked.code, pull.title) == (0, "Flux v2.99.4 for eu (production, edge)"), asked
     url = f"/acme/fleet/pull/{pull.number}"
     assert [it["approval-url"].endswith(url) for it in asked.artifacts] == [True, True]
-    assert asked.summary.count("[waits for approval](<") == 2
-    assert f"edge: v2.99.4 waits for approval at {asked.artifacts[1]['approval-url']}" in asked.said("notice")
+    assert asked.summary.count("[needs approval](<") == 2
+    assert f"edge: v2.99.4 needs approval at {asked.artifacts[1]['approval-url']}" in asked.said("notice")
     assert runner.run(**GROUP).artifacts[1]["approval-url"] == asked.artifacts[1]["approval-url"]
     assert len(fleet.pulls) == 1
 

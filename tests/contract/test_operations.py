@@ -61,7 +61,7 @@ class TestRollback:
         asked = dispatch(scene, "rollback", to=FIRST, reason="webhooks time out")
         shown = asked.show()
         assert (shown.code, shown.outputs["changed"]) == (0, "false"), shown
-        assert f"is at Flux {PATCH}: rollback waits for approval of this run" in shown.summary
+        assert f"is at Flux {PATCH}: rollback needs approval of this run" in shown.summary
         assert f"goes back from {PATCH} to {FIRST}" in shown.summary
         assert had in shown.summary
         assert "webhooks time out" in shown.summary
@@ -353,7 +353,7 @@ class TestInit:
         asked = dispatch(fresh, "init", artifact="fresh", to=FIRST)
         shown = asked.show()
         assert (shown.code, json.loads(shown.outputs["shown"])["base"]) == (0, "none"), shown
-        assert "**fresh**: init waits for approval of this run" in shown.summary
+        assert "**fresh**: init needs approval of this run" in shown.summary
         assert "--watch-all-namespaces=false" in shown.summary
         assert "kustomization.yaml" in shown.summary
         assert tag_of(fresh, "fresh", "production") is None

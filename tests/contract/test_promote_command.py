@@ -135,7 +135,7 @@ class TestBeforeTheFirst:
         assert run(["promote", "--exit-code"]) == 3
         out = capsys.readouterr().out
         assert "production: waiting\n  staging has nothing yet\n" in out
-        assert "staging: waits for approval" in out
+        assert "staging: needs approval" in out
         assert "There was nothing before: everything is new." in out
         assert "No object and no file changes." not in out
 
@@ -257,7 +257,7 @@ class TestTheAction:
     def test_what_waits_is_approved_by_a_command_that_is_said(self, folder: Path, runner: Runner) -> None:
         shutil.rmtree(folder / "staging")
         ran = runner.run(command="promote", approval="none", artifact="staging")
-        assert "waits for approval" in ran.summary.partition("###")[0]
+        assert "needs approval" in ran.summary.partition("###")[0]
         (notice,) = (it for it in ran.said("notice") if "to approve it" in it)
         assert "to approve it, start flux.yaml: promote, staging; or run" in notice
         words = notice.partition("`")[2].rstrip("`")

@@ -22,10 +22,11 @@ def test_it_shows_the_whole_job_and_ends_verified(desk: Desk) -> None:
     commands = [shlex.split(line)[2:] for line in ran.out.splitlines() if line.startswith("$ flux-manifests ")]
     wanted = ["init", "update", "plan", "apply", "rollback", "update", "verify", "history"]
     assert [command[0] for command in commands] == wanted
-    assert "before              v2.98.5" in ran.out
-    assert "published           v2.98.8" in ran.out
-    assert "waits for approval  v2.99.4" in ran.out
+    assert "before          v2.98.5" in ran.out
+    assert "published       v2.98.8" in ran.out
+    assert "needs approval  v2.99.4" in ran.out
     assert "a minor release needs approval" in ran.out
+    assert "\nUpstream not proven: no signature shows that Flux published v2.98.8 and v2.99.4.\n" in ran.out
     assert re.search(r"^waiting +v2\.99\.4 .*: webhooks fail", ran.out, re.MULTILINE)
     assert re.search(r"is signed: Flux v2\.98\.8, sha256:", ran.out)
     found = desk.ok("verify", "layout:here/registry:production", "--public-key", "here/cosign.pub", "--output", "json")

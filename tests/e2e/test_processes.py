@@ -152,7 +152,7 @@ def test_on_a_terminal_the_table_is_drawn_and_progress_is_one_line(desk: Desk) -
     assert "\r\x1b[K" in text
     assert "reading layout:registry:production" in text
     assert "\x1b[33mpossible" in text
-    assert "\x1b[33mwaits for approval" in text
+    assert "\x1b[33mneeds approval" in text
 
 
 @pytest.mark.parametrize(

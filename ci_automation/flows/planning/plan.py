@@ -100,6 +100,11 @@ class Outcome(Struct, frozen=True):
         return self.plan.steps[self.done - 1].target if self.done else self.plan.current
 
     @property
+    def verified(self) -> bool:
+        """Return whether the signature of what the channel has was verified, so that its records and holds count."""
+        return self.trust != "not checked"
+
+    @property
     def waiting(self) -> tuple[PlannedStep, ...]:
         """Return the steps that were not published."""
         return self.plan.steps[self.done :]

@@ -155,6 +155,7 @@ class Made(Struct, frozen=True):
     release: FetchedRelease
     rendering: Rendering
     composed: Composed
+    unsigned: bool  # nothing proves that Flux published the release
     fixes: tuple[Vulnerability, ...] = ()  # what the release fixes of the base
 
 
@@ -176,7 +177,7 @@ def make(wanted: Wanted, path: str, ports: Ports) -> Made:
         overlay=wanted.overlay,
         path=path,
     )
-    return Made(wanted, release, made, compose(recipe))
+    return Made(wanted, release, made, compose(recipe), ports.upstream is not None and release.vouched is None)
 
 
 def _make_on(base: Base, wanted: Wanted, ports: Ports) -> Made:
@@ -271,6 +272,7 @@ def _content(base: Base, made: Made, impact: Impact, intent: Intent) -> Content:
         proof=made.rendering.proof,
         proof_detail=made.rendering.detail,
         unproven_allowed=intent.unsafe_unproven_rendering,
+        unsigned=made.unsigned,
         changes=impact.changes,
         hazards=impact.hazards,
         cleared=impact.cleared,

@@ -46,7 +46,7 @@ def test_on_a_narrow_terminal_each_digest_is_in_one_piece(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     digest, why = f"sha256:{'0a' * 32}", "a minor release needs approval; and 3 more reasons"
-    table = Table(("", "digest", "why"), (("now", digest, ""), ("waits for approval", digest, why)))
+    table = Table(("", "digest", "why"), (("now", digest, ""), ("needs approval", digest, why)))
 
     def printed(columns: int) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(columns))
@@ -54,13 +54,13 @@ def test_on_a_narrow_terminal_each_digest_is_in_one_piece(
         return [line.rstrip() for line in click.unstyle(capsys.readouterr().out).splitlines()]
 
     now = ["now", f"  digest  {digest}"]
-    assert printed(100) == [*now, "waits for approval", f"  digest  {digest}", f"  why     {why}"]
+    assert printed(100) == [*now, "needs approval", f"  digest  {digest}", f"  why     {why}"]
     assert max(map(len, printed(80))) <= 80
-    drawn = printed(140)
+    drawn = printed(130)
     assert len(drawn) == 4
     assert drawn[1].endswith(digest)
-    assert f"waits for approval  {digest}  a minor" in drawn[2]
-    assert all(len(line) <= 140 for line in drawn)
+    assert f"needs approval  {digest}  a minor" in drawn[2]
+    assert all(len(line) <= 130 for line in drawn)
 
 
 @pytest.mark.parametrize(

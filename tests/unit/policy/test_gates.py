@@ -91,6 +91,12 @@ CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
             "the rendering is not proven (a line differs), which --unsafe-unproven-rendering allows",
             id="unproven, and taken anyway",
         ),
+        pytest.param(
+            {"unsigned": True},
+            "auto",
+            "upstream not proven: no signature shows that Flux published this release",
+            id="a release that nobody signed",
+        ),
     ],
 )
 def test_gates_on_content(change: dict[str, object], decision: str, said: str) -> None:

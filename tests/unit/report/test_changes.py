@@ -20,7 +20,7 @@ from ci_automation.flux.version import Version
 from ci_automation.impact.change import Change, ChangeClass, ChangeKind, FileDiff, ObjectId, Severity, fingerprint
 from ci_automation.impact.hazard import Certainty, Hazard, Place
 from ci_automation.impact.rights import FolderRights, Right
-from ci_automation.policy.content import Content, content_verdicts
+from ci_automation.policy.content import UPSTREAM, Content, content_verdicts
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
@@ -32,7 +32,7 @@ from ci_automation.report.changes_markdown import (
     gates_markdown,
     markdown_sections,
 )
-from ci_automation.report.findings import Findings, idle_acknowledgements
+from ci_automation.report.findings import Findings, idle_acknowledgements, unproven_upstream
 from ci_automation.report.text import MarkedLine, Table
 
 DANGER = Severity.DANGER
@@ -276,6 +276,17 @@ def test_acknowledgements_without_effect_on_a_plan_are_told() -> None:
         "the acknowledgement 0123456789abcdef (of old) matches nothing in the steps of this plan",
     ]
     assert list(idle_acknowledgements(given, (), now)) == []
+
+
+def test_releases_that_nobody_signed_are_named_once_and_not_told_again_below() -> None:
+    verdict = Verdict(UPSTREAM, Decision.AUTO, "upstream not proven: no signature", allowed=True)
+    step = replace(STEP, gates=(*STEP.gates, verdict))
+    newer = replace(step, new_version=Version.parse("v2.9.9"))
+    assert list(unproven_upstream((step, STEP, newer, newer))) == [
+        f"Upstream not proven: no signature shows that Flux published {STEP.new_version} and v2.9.9."
+    ]
+    assert list(unproven_upstream((STEP,))) == []
+    assert not [it for it in step_parts(step) if isinstance(it, MarkedLine) and "upstream" in it.text]
 
 
 def test_a_step_on_hold_is_not_helped_by_acknowledgements() -> None:
@@ -568,7 +579,8 @@ class TestOfOneKind:
 
     def test_advice_is_cut_to_two_lines_and_told_in_full_on_request(self) -> None:
         long = replace(LATE, sentence="x" * 300, remedies=("read",))
-        assert "…" in text(Findings(hazards=(long,)))
+        parts = [it for it in text_parts(Findings(hazards=(long,))) if isinstance(it, MarkedLine)]
+        assert [sum("…" in line for part in parts for line in part.lines(wide)) for wide in (100, None)] == [1, 0]
         assert all(words in text(Findings(hazards=(long,)), every=True) for words in (long.sentence, "read"))
 
 

@@ -53,7 +53,7 @@ def text(shown: PromotionShown) -> str:
     [
         (replace(SHOWN, done=True), "promoted"),
         (SHOWN, "waiting"),
-        (replace(SHOWN, decision=Decision.APPROVAL), "waits for approval"),
+        (replace(SHOWN, decision=Decision.APPROVAL), "needs approval"),
         (replace(SHOWN, decision=Decision.REFUSED), "refused"),
         (NOTHING, "nothing to do"),
     ],

@@ -60,8 +60,8 @@ def test_each_step_that_is_asked_for_says_where() -> None:
         BOTH, waiting=(content, ASKED, held), approval_urls={content.target: f"{URL}1", ASKED.target: URL}
     )
     assert list(account.notices) == [
-        f"changed content of v2.8.8 waits for approval at {URL}1",
-        f"v2.9.4 waits for approval at {URL}",
+        f"changed content of v2.8.8 needs approval at {URL}1",
+        f"v2.9.4 needs approval at {URL}",
     ]
 
 
@@ -71,18 +71,18 @@ def test_each_step_that_is_asked_for_says_where() -> None:
         pytest.param(NOTHING, "**production** is at Flux v2.8.7: nothing to do", id="nothing"),
         pytest.param(
             BOTH,
-            f"**production** is at Flux v2.8.8: published v2.8.8; v2.9.4 [waits for approval](<{URL}>)",
+            f"**production** is at Flux v2.8.8: published v2.8.8; v2.9.4 [needs approval](<{URL}>)",
             id="published, and asked",
         ),
         pytest.param(
             replace(BOTH, published=(replace(AUTO, old_version=PATCH),), waiting=(replace(ASKED, old_version=MINOR),)),
             "**production** is at Flux v2.8.8: published changed content of v2.8.8; "
-            f"changed content of v2.9.4 [waits for approval](<{URL}>)",
+            f"changed content of v2.9.4 [needs approval](<{URL}>)",
             id="content",
         ),
         pytest.param(
             replace(BOTH, approval_urls={}),
-            "**production** is at Flux v2.8.8: published v2.8.8; v2.9.4 waits for approval",
+            "**production** is at Flux v2.8.8: published v2.8.8; v2.9.4 needs approval",
             id="nowhere to ask",
         ),
         pytest.param(
@@ -110,8 +110,8 @@ def test_each_step_that_is_asked_for_says_where() -> None:
         ),
         pytest.param(Account("production", CHANNEL), "**production**: nothing to do", id="not looked at"),
         pytest.param(
-            Account("production", CHANNEL, done="init waits for approval of this run"),
-            "**production**: init waits for approval of this run",
+            Account("production", CHANNEL, done="init needs approval of this run"),
+            "**production**: init needs approval of this run",
             id="nothing there yet",
         ),
         pytest.param(
@@ -141,7 +141,7 @@ def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> No
     for part in (
         f"| before | v2.8.7 | `{BASE}` |  |",
         f"| published | v2.8.8 | `{PATCHED}` | a patch release is published without approval |",
-        f"| **waits for approval** | v2.9.4 | `{NEW}` | a minor release needs approval |",
+        f"| **needs approval** | v2.9.4 | `{NEW}` | a minor release needs approval |",
         "| refused | v2.9.4 |  | no majors |",
         f"To approve Flux v2.9.4, open [this page](<{URL}>).",
         f"The approval counts only for `{NEW}` on top of `{PATCHED}`.",
@@ -165,7 +165,7 @@ def test_what_is_waiting_for_a_date_is_not_asked_for() -> None:
     text = summary([replace(NOTHING, waiting=(HELD,))], None, LIMIT)
     assert "| waiting | v2.9.4 |" in text
     assert "To approve" not in text
-    assert "| waits | v2.9.4 |" in summary([replace(NOTHING, waiting=(ASKED, later))], None, LIMIT)
+    assert "| needs approval | v2.9.4 |" in summary([replace(NOTHING, waiting=(ASKED, later))], None, LIMIT)
 
 
 REFUSED = replace(HELD, decision=Decision.REFUSED, reasons=("it breaks", "it is not signed"))

@@ -137,7 +137,7 @@ class TestHeadline:
         [
             ((), "published"),
             ((Decision.AUTO, Decision.REFUSED, Decision.APPROVAL), "refused"),
-            ((Decision.APPROVAL,), "waits for approval"),
+            ((Decision.APPROVAL,), "needs approval"),
         ],
     )
     def test_has_the_colour_of_the_gravest_that_is_left(self, decisions: tuple[Decision, ...], mark: str) -> None:
@@ -180,7 +180,7 @@ class TestPlanTable:
         assert table.rows == (
             ("before", "v2.8.5", str(BASE), ""),
             ("published", "v2.8.8", str(TARGET), "first reason; second"),
-            ("waits for approval", "v2.8.8", str(LAST), "first reason; second"),
+            ("needs approval", "v2.8.8", str(LAST), "first reason; second"),
             ("refused", "v3.0.0", "", "never"),
         )
 
@@ -191,7 +191,7 @@ class TestPlanTable:
         ("decision", "word"),
         [
             (Decision.AUTO, "can be published"),
-            (Decision.APPROVAL, "waits for approval"),
+            (Decision.APPROVAL, "needs approval"),
             (Decision.WAIT, "waiting"),
             (Decision.REFUSED, "refused"),
         ],
@@ -208,14 +208,15 @@ class TestPlanTable:
         long = "".join(f"{number:<8}" for number in range(40))
         reasons = (long[:160], f"{long[:160]}x", "short")
         passed = (PassedOver(NEW, Decision.REFUSED, (long,)),)
-        table = plan_table(plan(replace(step(), reasons=reasons), passed_over=passed), 0)
+        table = plan_table(plan(replace(step(), reasons=reasons), passed_over=passed), 0, cut=True)
         assert table.rows[1][3] == f"{long[:160]}; {long[:159].rstrip()}…; short"
+        assert plan_table(plan(replace(step(), reasons=reasons)), 0).rows[1][3] == "; ".join(reasons)
         assert table.rows[2][3] == long
 
     def test_of_many_obstacles_the_gravest_is_told_and_what_lets_through_is_told_whole(self) -> None:
         reasons = ("a minor", "rbac", "crds")
         steps = (replace(step(Decision.APPROVAL), reasons=reasons), replace(step(), reasons=reasons))
-        assert [row[3] for row in plan_table(plan(*steps), 0).rows[1:]] == [
+        assert [row[3] for row in plan_table(plan(*steps), 0, cut=True).rows[1:]] == [
             "a minor; and 2 more reasons",
             "a minor; rbac; crds",
         ]
