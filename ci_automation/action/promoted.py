@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.flows.update_and_ask import PromotionProgress
 
-_WAITING = {Decision.APPROVAL: "waits for approval", Decision.WAIT: "has to wait"}
+_WAITING = {Decision.APPROVAL: "needs approval", Decision.WAIT: "has to wait"}
 
 
 def run_promotion(

@@ -48,10 +48,10 @@ class NothingToCompare(UsageError):
 
 
 class NoSuchRow(UsageError):
-    """The history of an artifact has no row of that number."""
+    """The history of an artifact has no entry of that number."""
 
     def __init__(self, artifact: str, number: int, last: int) -> None:
-        super().__init__(f"the history of {artifact} has no row {number}")
+        super().__init__(f"the history of {artifact} has no number {number}")
         self.hint = (
             f"Give a number from 1 to {last}: `history` prints them." if last else "Nothing was published there."
         )
@@ -65,7 +65,7 @@ class NoSuchRow(UsageError):
 def command(old: str, new: str, *, exit_code: bool, given: Arguments) -> int:
     """Say what changes between two artifacts, folders, files or releases, and what that can break.
 
-    OLD and NEW are each an artifact, also by digest, or by a row of its `history` such as production@3; a folder with
+    OLD and NEW are each an artifact, also by digest, or by its number in `history` such as production@3; a folder with
     its files; a components file alone; or a release of Flux, which is rendered with the flags given here. With a key or
     an identity to trust, only signed artifacts are compared. Every change has a class, as policies name it, and a
     severity; the gravest come first.
@@ -97,7 +97,7 @@ def _code(found: Difference) -> int:
 
 
 def _side(text: str, config: Config | None, given: Arguments) -> Side:
-    """Return what a text names: a row, an address, a release, a path, or a configured artifact, in this order."""
+    """Return what a text names: a number in a history, an address, a release, a path, or a configured artifact."""
     named = {it.name for it in config.artifacts} if config else set()
     row = _ROW.fullmatch(text)
     if row and (row["artifact"].startswith(("oci://", "layout:")) or row["artifact"] in named):
@@ -122,18 +122,17 @@ def _side(text: str, config: Config | None, given: Arguments) -> Side:
 
 
 def _digest_at(artifact: str, number: int, reference: Reference, ports: Ports) -> Digest:
-    """Return the digest in a row of an artifact's history.
+    """Return the digest that has a number in an artifact's history.
 
     Raises:
         NoSuchRow: it has fewer.
     """
-    from ci_automation.cli.history import history_rows
     from ci_automation.flows.history import history
 
-    rows = history_rows(history(reference, ports).entries, reference.repository)
-    if not 1 <= number <= len(rows):
-        raise NoSuchRow(artifact, number, len(rows))
-    return rows[number - 1].digest
+    digests = {entry.number: entry.digest for entry in history(reference, ports).entries}
+    if number not in digests:
+        raise NoSuchRow(artifact, number, len(digests))
+    return digests[number]
 
 
 def _follow(old: str, config: Config | None) -> ClustersConfig | None:

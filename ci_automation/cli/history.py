@@ -39,8 +39,9 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
     """List what was published, when, signed and approved by whom, and where the channels stand.
 
     The newest move of a channel comes first. When, why and by whom is in signed records and holds. It leaves out
-    those that no trusted signer signed, and does not know then what they say. `diff ARTIFACT@3 ARTIFACT@1` compares
-    two rows by their numbers. --since leaves out older rows, and those without a time.
+    those that no trusted signer signed, and does not know then what they say. Each artifact has a number, the same in
+    all its rows, with and without a key: `diff ARTIFACT@2 ARTIFACT@1` compares two of them. --since leaves out older
+    rows, and those without a time.
 
     \b
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
@@ -51,9 +52,11 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
     rows = history_rows(found.entries, reference.repository, every=given.verbose)
     shown = tuple(row for row in rows if after is None or (row.at is not None and row.at >= after))
     if given.output == "json":
-        print_json({"entries": [_to_json(entry, shown) for entry in _newer(found.entries, after)]}, "history")
+        print_json({"entries": [_to_json(entry) for entry in _newer(found.entries, after)]}, "history")
     else:
-        if shown or not rows:
+        if not rows:
+            print_text(f"{reference.repository} has nothing yet.")
+        elif shown:
             if (columns := width()) and not given.verbose:
                 print_text("\n".join(screen_lines(shown, columns)))
             else:
@@ -73,16 +76,15 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
 
 _UNKNOWN = "not known"
 _KEY = re.compile(r"sha256:[0-9a-f]{64}")
-_DIGEST = 1  # the column that only -v shows where there is a tag
-_HEAD = ("version", "digest", "tag or digest", "signed", "when (UTC)", "what", "by", "approved", "run", "here now")
+_NUMBER, _DIGEST = "no.", 2  # the column of digests, which only -v shows where there is a tag
+_WHOSE = ("version", "digest", "tag or digest", "signed")
+_HEAD = (_NUMBER, *_WHOSE, "when (UTC)", "what", "by", "approved", "run", "here now")
 
 
 class HistoryRow(Struct, frozen=True):
-    """One row of the table: its number, when it was, and its cells; without a signed record the time is unknown."""
+    """One row of the table: when it was, and its cells; without a signed record the time is unknown."""
 
-    number: int
     at: datetime | None
-    digest: Digest
     cells: tuple[str, ...]
 
 
@@ -123,37 +125,32 @@ def _newer(entries: Sequence[HistoryEntry], after: datetime | None) -> Iterator[
 def history_rows(
     entries: Sequence[HistoryEntry], repository: OciRepository | LayoutDirectory, *, every: bool = False
 ) -> tuple[HistoryRow, ...]:
-    """Return the moves of channels and the holds, the newest first, numbered from 1."""
+    """Return the moves of channels and the holds, the newest first."""
     found = sorted(table_rows(entries, repository, every=every), key=lambda it: it[:2], reverse=True)
-    return tuple(
-        HistoryRow(number, parse_time(at) if at else None, Digest.parse(cells[_DIGEST]), cells)
-        for number, (at, _, cells) in enumerate(found, 1)
-    )
+    return tuple(HistoryRow(parse_time(at) if at else None, cells) for at, _, cells in found)
 
 
 def history_table(rows: Sequence[HistoryRow], *, every: bool) -> Table:
     """Return the table of these rows, without columns that say nothing."""
     told = [it for it in range(len(_HEAD)) if any(row.cells[it] for row in rows) and (every or it != _DIGEST)]
-    return Table.plain(
-        ("row", *(_HEAD[it] for it in told)), ((str(row.number), *(row.cells[it] for it in told)) for row in rows)
-    )
+    return Table.plain(tuple(_HEAD[it] for it in told), (tuple(row.cells[it] for it in told) for row in rows))
 
 
 def screen_lines(rows: Sequence[HistoryRow], columns: int) -> Iterator[str]:
     """Yield the rows for a terminal; who signed and approved is below a row if the one above does not say the same."""
     cells = [dict(zip(_HEAD, row.cells, strict=True)) for row in rows]
     wide = max([len("version"), *(len(cell["version"]) for cell in cells)])
-    yield f"row  {'version'.ljust(wide)}  {'when (UTC)'.ljust(16)}  what"
+    yield f"{_NUMBER}   {'version'.ljust(wide)}  {'when (UTC)'.ljust(16)}  what"
     above: dict[str, str] = {}
-    for row, cell in zip(rows, cells, strict=True):
-        head = f"{row.number:<3}  {cell['version'].ljust(wide)}  {cell['when (UTC)'].ljust(16)}  "
+    for cell in cells:
+        head = f"{cell[_NUMBER]:<4}  {cell['version'].ljust(wide)}  {cell['when (UTC)'].ljust(16)}  "
         now = f" (now: {cell['here now']})" if cell["here now"] else ""
         first, *rest = wrapped(cell["what"] + now, columns - len(head))
         yield from (head + first, *(" " * len(head) + line for line in rest))
         said = {name: cell[name] for name in ("signed", "by", "approved")}
         said["by"] = "" if said["by"] == said["signed"] else said["by"]
         if more := [f"{name}: {text}" for name, text in said.items() if text and text != above.get(name)]:
-            yield from (f"{' ' * 7}{line}" for line in wrapped("; ".join(more), columns - 7))
+            yield from (f"{' ' * 6}{line}" for line in wrapped("; ".join(more), columns - 6))
         above = said
 
 
@@ -162,14 +159,15 @@ def table_rows(
 ) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Yield each move of a channel and each hold, with its moment and its place among those that have none.
 
-    With `every`, a move has the commits of its content and of its run, and each request that approved it with everyone
-    who counted.
+    A hold has no number, because it names no other artifact than a move. With `every`, a move has the commits of its
+    content and of its run, and each request that approved it with everyone who counted.
     """
     versions = {entry.digest: entry.version for entry in entries}
     for place, entry in enumerate(entries):
         what = [
             (
                 it.at,
+                str(entry.number),
                 _move(it, versions, repository, entry.origin) + (_content(it) if every else ""),
                 _by(it),
                 _approval(it, every=every),
@@ -178,15 +176,15 @@ def table_rows(
             for it in entry.records
         ]
         held = [it for it in entry.holds if it.digest != it.refused.digest]  # of others the rollback's record tells
-        what += [(it.at, _hold(it, repository), _by(it), "", it.run or "") for it in held]
+        what += [(it.at, "hold", _hold(it, repository), _by(it), "", it.run or "") for it in held]
         digest = str(entry.digest)
         tags = ", ".join((*entry.channels, *entry.version_tags))
         common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
         if not what:
-            yield "", -place, (*common, "", _UNKNOWN, "", "", "", tags)
-        for at, *said in what:
+            yield "", -place, (str(entry.number), *common, "", _UNKNOWN, "", "", "", tags)
+        for at, number, *said in what:
             here = tags if at == max(it[0] for it in what) else ""
-            yield format_time(at), -place, (*common, f"{at:%Y-%m-%d %H:%M}", *said, here)
+            yield format_time(at), -place, (number, *common, f"{at:%Y-%m-%d %H:%M}", *said, here)
 
 
 def _move(
@@ -239,9 +237,9 @@ def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory) -> s
     return f"{hold.refused.version} on hold until {until} on {_name(hold.channel, repository)}{because}"
 
 
-def _to_json(entry: HistoryEntry, rows: Sequence[HistoryRow]) -> dict[str, Any]:
+def _to_json(entry: HistoryEntry) -> dict[str, Any]:
     return {
-        "rows": [row.number for row in rows if row.digest == entry.digest],
+        "rows": [entry.number],
         "version": str(entry.version or "unknown"),
         "tag": entry.tag or "",
         "digest": str(entry.digest),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
@@ -32,7 +33,7 @@ _NONE = Version.parse("0.0.0")
 class HistoryEntry(Struct, frozen=True):
     """One digest: its immutable tag (none if another tool published it), the other tags on it, its records and holds.
 
-    Without records its time and publisher are unknown.
+    Without records its time and publisher are unknown. The number counts from the newest version, whoever is trusted.
     """
 
     digest: Digest
@@ -44,6 +45,7 @@ class HistoryEntry(Struct, frozen=True):
     records: tuple[Record, ...] = ()
     holds: tuple[HoldStatement, ...] = ()
     origin: str = ""  # what its manifest says of its making, besides the version
+    number: int = 0
 
     @property
     def last(self) -> datetime | None:
@@ -77,6 +79,8 @@ def history(reference: Reference, ports: Ports) -> History:
         if (digest := registry.resolve(reference.at_tag(tag))) is not None:
             digests.setdefault(digest, []).append(tag)
     entries = [_entry(reference, digest, sorted(names), ports) for digest, names in digests.items()]
+    by_version = enumerate(sorted(entries, key=_by_version, reverse=True), 1)
+    entries = [replace(entry, number=number) for number, entry in by_version]
     return History(tuple(sorted(entries, key=_newest_first, reverse=True)), len(tags) - len(wanted))
 
 
@@ -129,5 +133,9 @@ def _signed(reference: Reference, digest: Digest, ports: Ports) -> str:
         return "somebody else"
 
 
-def _newest_first(entry: HistoryEntry) -> tuple[datetime, bool, Version, str]:
-    return entry.last or _LONG_AGO, entry.version is not None, entry.version or _NONE, str(entry.digest)
+def _by_version(entry: HistoryEntry) -> tuple[bool, Version, str]:
+    return entry.version is not None, entry.version or _NONE, str(entry.digest)
+
+
+def _newest_first(entry: HistoryEntry) -> tuple[datetime, int]:
+    return entry.last or _LONG_AGO, -entry.number

@@ -59,6 +59,17 @@ def channel_name(registry: Registry, channel: Reference) -> str:
     return f"{registry.identity(channel) or 'layout'}:{channel.tag}"
 
 
+def known_as(registry: Registry, channel: Reference, name: str) -> str:
+    """Return how people know a channel that a record names: by its address, if it is in the repository of `channel`.
+
+    Another layout directory has a name only in records, which is no path.
+    """
+    repository, _, tag = name.rpartition(":")
+    if repository == channel_name(registry, channel).rpartition(":")[0]:
+        return str(channel.at_tag(tag))
+    return f"{tag} of another layout directory" if repository.startswith("layout:") else name
+
+
 def read_statements(
     registry: Registry, reference: Reference, digest: Digest, trusted: Trusted, kinds: Collection[str]
 ) -> tuple[Said, ...]:

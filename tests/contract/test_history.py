@@ -19,6 +19,7 @@ from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.update import update
+from ci_automation.records.attached import channel_name, known_as
 from ci_automation.registry import open_registry
 from tests.contract.planting import forget_records
 from tests.contract.publishing import publish_text
@@ -95,7 +96,7 @@ def test_the_table_shows_every_move_and_what_nobody_knows(
     assert run(["history", str(layout), "--public-key", str(key)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in lines[1:]] == ["v2.98.8", "v2.98.8", "v2.99.4", "v2.98.8", "v2.98.5"]
-    assert [line.split()[0] for line in lines] == ["row", "1", "2", "3", "4", "5"]
+    assert [line.split()[0] for line in lines] == ["no.", "2", "hold", "1", "2", "3"]
     assert "when (UTC)" in lines[0]
     assert not {"digest", "run", "approved"} & set(lines[0].replace("tag or digest", "").split())
     assert f"{CHANNEL} went back to this from v2.99.4" in lines[1]
@@ -108,18 +109,36 @@ def test_the_table_shows_every_move_and_what_nobody_knows(
         terminal.setattr(sys.stdout, "isatty", lambda: True)
         assert run(["history", str(layout), "--public-key", str(key)]) == 0
     narrow = capsys.readouterr().out.splitlines()
-    assert narrow[0].split() == ["row", "version", "when", "(UTC)", "what"]
+    assert narrow[0].split() == ["no.", "version", "when", "(UTC)", "what"]
     assert max(map(len, narrow)) <= 100
-    assert [line.split()[:2] for line in narrow if line[0].isdigit()] == [line.split()[:2] for line in lines[1:]]
+    assert [line.split()[:2] for line in narrow if line[:4].strip()][1:] == [line.split()[:2] for line in lines[1:]]
     assert "\n".join(narrow).count("signed: ") == 1
     assert run(["history", str(layout)]) == 0
     head, *unknown, hint = capsys.readouterr().out.splitlines()
-    assert head.split() == ["row", "version", "tag", "or", "digest", "signed", "what", "here", "now"]
+    assert [line.split()[:2] for line in unknown] == [["1", "v2.99.4"], ["2", "v2.98.8"], ["3", "v2.98.5"]]
+    assert head.split() == ["no.", "version", "tag", "or", "digest", "signed", "what", "here", "now"]
     assert len(unknown) == 3
     assert all(line.count("not known") == 1 for line in unknown)
     assert "--public-key" in hint
     assert run(["history", str(layout), "-v"]) == 0
     assert sum(f"  {registry.resolve(layout)}  " in line for line in capsys.readouterr().out.splitlines()) == 1
+
+
+def test_people_know_a_channel_of_a_record_by_its_address_and_not_by_the_identity_of_a_layout(tmp_path: Path) -> None:
+    layout = Reference.parse(f"layout:{tmp_path / 'registry'}:production")
+    registry = open_registry(layout)
+    registry.give_identity(layout)
+    staging = layout.at_tag("staging")
+    assert known_as(registry, layout, channel_name(registry, staging)) == str(staging)
+    assert known_as(registry, layout, f"layout:{'0a' * 16}:blue") == "blue of another layout directory"
+    assert known_as(registry, layout, str(CHANNEL)) == str(CHANNEL)
+
+
+def test_where_nothing_was_published_the_history_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = Reference.parse(f"layout:{tmp_path}:production")
+    open_registry(layout).put_blob(layout, b"theirs")
+    assert run(["history", str(layout)]) == 0
+    assert capsys.readouterr().out.startswith(f"{layout.repository} has nothing yet.\n")
 
 
 def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
@@ -158,7 +177,7 @@ def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
 
     for number in (0, 4):
         assert run(["diff", f"{CHANNEL}@{number}", f"{CHANNEL}@1"]) == 2
-        assert f"has no row {number}" in capsys.readouterr().err
+        assert f"has no number {number}" in capsys.readouterr().err
     assert run(["diff", f"{CHANNEL}@3", f"{CHANNEL}@1", "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     digests = {entry.version: str(entry.digest) for entry in history(CHANNEL, world.ports()).entries}
@@ -172,8 +191,8 @@ def test_of_an_identity_the_table_has_the_subject() -> None:
     by = f"https://{workflow} (issuer https://token.actions.githubusercontent.com)"
     entry = replace(entry, records=(replace(entry.records[0], by=by),))
     ((_, _, row),) = table_rows((entry,), CHANNEL.repository)
-    assert row[6] == workflow
-    assert row[5] == "published to production"
+    assert row[7] == workflow
+    assert row[6] == "published to production"
 
 
 def test_of_its_own_repository_a_channel_is_known_by_its_tag_and_where_it_came_from_by_its_version() -> None:
@@ -190,10 +209,10 @@ def test_of_its_own_repository_a_channel_is_known_by_its_tag_and_where_it_came_f
     ):
         told = [replace(entry, records=records, holds=()), *entries[1:]]
         rows = [row for _, _, row in table_rows(told, CHANNEL.repository)]
-        assert rows[0][5] == what
+        assert rows[0][6] == what
     layout = Reference.parse("layout:somewhere:production").repository
     ((_, _, row),) = table_rows((replace(entry, records=(replace(moved, channel="layout:x"),), holds=()),), layout)
-    assert row[5].startswith("promoted to x from ")
+    assert row[6].startswith("promoted to x from ")
 
 
 def test_what_another_tool_made_has_the_version_of_its_immutable_tag() -> None:

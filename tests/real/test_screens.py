@@ -63,7 +63,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_digest_or_command_is_broken(t
         for digest in re.findall(r"sha256:([0-9a-f]*)", "\n".join(lines)):
             assert len(digest) == 64
     assert shown["check", "production"][0] == "layout:registry:production: v2.99.4 is waiting"
-    assert shown["history", "production"][0].split() == ["row", "version", "when", "(UTC)", "what"]
+    assert shown["history", "production"][0].split() == ["no.", "version", "when", "(UTC)", "what"]
     assert len(shown["history", "production"]) <= 10
     approving = next(line for line in demo if line.startswith("flux-manifests apply"))
     assert re.fullmatch(r"flux-manifests apply plan\.json --approve sha256:[0-9a-f]{64}", approving)

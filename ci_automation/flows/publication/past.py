@@ -12,6 +12,7 @@ from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.history import immutable_references
 from ci_automation.flux.artifact import immutable_tag, immutable_version
 from ci_automation.flux.version import InvalidVersion, Version, near_misses
+from ci_automation.records.attached import known_as
 from ci_automation.records.ledger import ImmutableTagMoved
 from ci_automation.signing.verify import Unsigned, verify
 
@@ -159,7 +160,8 @@ def prove_past(channel: Reference, digest: Digest, ports: Ports) -> Past:
     found = ledger.all_records(digest)
     here = any(record.channel == ledger.name for record in found)
     if found and not here:
-        raise NotOfThisChannel(channel, digest, tuple(sorted({record.channel for record in found})))
+        others = {known_as(ports.registry, channel, record.channel) for record in found}
+        raise NotOfThisChannel(channel, digest, tuple(sorted(others)))
     try:
         verify(ports.registry, channel, digest, ports.require_trusted())
     except Unsigned:

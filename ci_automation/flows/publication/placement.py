@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Placed, Trust
 from ci_automation.flows.publication.adopt import confirm
-from ci_automation.records.attached import channel_name
+from ci_automation.records.attached import channel_name, known_as
 from ci_automation.records.ledger import Position, holds_on, left_at, notes_in
 from ci_automation.records.notes import Record
 
@@ -121,7 +121,8 @@ def problem_of(placed: Placed, version: Version, ports: Ports) -> VerificationFa
         ImmutableTagMoved, NotAnIndex, TooManyRecords: an attacker hides a part of the channel's past.
     """
     if placed.others:
-        return PublishedElsewhere(placed, placed.others)
+        others = (known_as(ports.registry, placed.channel, name) for name in placed.others)
+        return PublishedElsewhere(placed, tuple(others))
     if placed.left is not None:
         return ChannelMovedBack(placed, placed.left)
     hold = max(placed.holds, key=lambda hold: hold.since, default=None)
