@@ -12,7 +12,7 @@ from msgspec.json import decode
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, InvalidManifest, Manifest
-from ci_automation.flux.options import Options
+from ci_automation.flux.options import KNOWN_FLAGS, Options
 from ci_automation.flux.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
@@ -127,6 +127,15 @@ def stated_flags(manifest: Manifest) -> dict[str, str]:
         return decode(manifest.annotations.get(_OTHERS, "{}"), type=dict[str, str])
     except MsgspecError:
         raise InvalidManifest(f"its annotation {_OTHERS} is not an object of texts") from None
+
+
+def with_stated_flags(options: Options, manifest: Manifest) -> Options:
+    """Return options with the flags of `stated_flags`, as far as this program does not know them by now either.
+
+    Raises:
+        InvalidManifest, InvalidOption: they are not as this program writes them.
+    """
+    return options.with_flags({flag: it for flag, it in stated_flags(manifest).items() if flag not in KNOWN_FLAGS})
 
 
 def stated_origin(manifest: Manifest) -> str:

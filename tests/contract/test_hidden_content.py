@@ -18,12 +18,13 @@ from ci_automation.flows.planning.promotion import Promotion, consider
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import Recipe, compose, immutable_tag
-from ci_automation.flux.options import Options
+from ci_automation.flux.options import Options, UnknownFlag
 from ci_automation.flux.render import render
 from ci_automation.records.ledger import Ledger
 from ci_automation.records.writer import RecordWriter
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ensure_signed
+from tests.contract.planting import made, plant
 from tests.fakes import archives
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, PATCH, MemoryReleases, World, intent, signing_key
 
@@ -124,6 +125,17 @@ def test_what_hides_something_is_not_adopted(world: World, hide: Hide, words: st
     world.registry.put_manifest(CHANNEL, hide(world, layer()))
     before = everything(world)
     with pytest.raises(HiddenContent, match=re.escape(words)):
+        update(CHANNEL, replace(world.ports(), confirm=never), intent(adopt=True))
+    assert everything(world) == before
+
+
+def test_a_flag_in_an_annotation_is_rendered_before_anybody_is_asked(world: World) -> None:
+    """Later steps take it along: whoever adopts has to see it and what it does, and no page of theirs shows it."""
+    composed = made(PATCH)
+    planted = compose(replace(composed.recipe, options=Options(others=(("patches", "https://evil.example"),))))
+    plant(world, planted)
+    before = everything(world)
+    with pytest.raises(UnknownFlag, match="has no flag --patches"):
         update(CHANNEL, replace(world.ports(), confirm=never), intent(adopt=True))
     assert everything(world) == before
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from ci_automation.artifact.archive import HiddenContent, read_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, InvalidManifest
-from ci_automation.flux.artifact import PUSHED, stated_flags, stated_options_digest, stated_overlay_digest
+from ci_automation.flux.artifact import PUSHED, stated_options_digest, stated_overlay_digest, with_stated_flags
 from ci_automation.flux.components import unpin
-from ci_automation.flux.options import KNOWN_FLAGS, Options
+from ci_automation.flux.options import Options
 from ci_automation.flux.recover import Recovered, recover
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:
         raise InvalidManifest(f"{path} is not text") from None
     plain, pins = unpin(text)
     recovered = recover(plain)
-    unknown = {flag: value for flag, value in stated_flags(observed.manifest).items() if flag not in KNOWN_FLAGS}
-    recovered = replace(recovered, options=recovered.options.with_flags(unknown))
+    recovered = replace(recovered, options=with_stated_flags(recovered.options, observed.manifest))
     if observed.version not in {None, recovered.version}:
         raise InvalidManifest(f"its annotation states {observed.version}, its components file {recovered.version}")
     return Contents(tree, path, text, plain, recovered, bool(pins))

@@ -14,12 +14,14 @@ from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.planning.contents import read_shown, read_tree
 from ci_automation.flows.rendering.proof import render_release
+from ci_automation.flux.artifact import with_stated_flags
 from ci_automation.flux.recover import recover
 from ci_automation.records.ledger import Ledger
 from ci_automation.report.adoption import AdoptedFile, Adoption, difference
 from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
+    from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
 
@@ -56,7 +58,8 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     _require_clear_names(tree)
     path = tree.components_path(intent.components_file)
     recovered = recover(tree[path].decode(errors="replace"))
-    upstream = render_release(recovered.version, recovered.options, ports).text
+    options = with_stated_flags(recovered.options, observed.manifest)  # which later steps take along
+    upstream = render_release(recovered.version, options, ports).text
     signed, before = _last_signed(observed, ports)
     overlay, known = tree.without(path).by_path, {name: file for name, file in before.by_path.items() if name != path}
     return Adoption(
@@ -64,15 +67,15 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         digest=observed.digest,
         problem=problem,
         version=recovered.version,
-        options=recovered.options.to_arguments(),
+        options=options.to_arguments(),
         components=path,
         difference=difference(upstream.encode(), tree[path]),
         overlay=tuple(
             _adopted(overlay.get(name), known.get(name), compared=signed is not None)
             for name in sorted(overlay.keys() | known.keys())
         ),
-        compared_with=signed,
-        compared_options=_options(before, path),
+        compared_with=signed.digest if signed else None,
+        compared_options=_options(signed, before, path) if signed else (),
     )
 
 
@@ -96,8 +99,10 @@ def _require_clear_names(tree: Tree) -> None:
             raise HiddenContent(f"with {path!r}, clusters leave out some files and take others")
 
 
-def _options(tree: Tree, path: str) -> tuple[str, ...]:
-    return recover(tree[path].decode(errors="replace")).options.to_arguments() if path in tree.by_path else ()
+def _options(signed: Manifest, tree: Tree, path: str) -> tuple[str, ...]:
+    if path not in tree.by_path:
+        return ()
+    return with_stated_flags(recover(tree[path].decode(errors="replace")).options, signed).to_arguments()
 
 
 def _adopted(now: TreeFile | None, before: TreeFile | None, *, compared: bool) -> AdoptedFile:
@@ -110,7 +115,7 @@ def _adopted(now: TreeFile | None, before: TreeFile | None, *, compared: bool) -
     return AdoptedFile(file.path, len(file.content), Digest.of(file.content), change)
 
 
-def _last_signed(observed: Observed, ports: Ports) -> tuple[Digest | None, Tree]:
+def _last_signed(observed: Observed, ports: Ports) -> tuple[Manifest | None, Tree]:
     """Return what the channel had last by its records, or else the highest version that somebody trusted signed."""
     channel, trusted = observed.channel, ports.trusted
     if trusted is None:
@@ -125,5 +130,5 @@ def _last_signed(observed: Observed, ports: Ports) -> tuple[Digest | None, Tree]
             verify(ports.registry, channel, manifest.digest, trusted)
         except VerificationFailed:
             continue
-        return manifest.digest, read_tree(Observed(reference, manifest, Trust.VERIFIED, None), ports)
+        return manifest, read_tree(Observed(reference, manifest, Trust.VERIFIED, None), ports)
     return None, Tree(())

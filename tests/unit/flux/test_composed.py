@@ -24,10 +24,13 @@ from ci_automation.flux.artifact import (
     stated_version,
     tagged_version,
     version_tag,
+    with_stated_flags,
 )
 from ci_automation.flux.options import Options
 from ci_automation.flux.version import Version
 from tests.unit.flux.recipe import BUNDLE, OVERLAY, PATH, RECIPE, SAMPLE
+
+KNOWN = '{"log-level": "debug"}'  # by now
 
 
 def test_the_annotations_are_those_of_the_contract() -> None:
@@ -107,6 +110,8 @@ def test_what_an_artifact_states_is_read_back() -> None:
     assert stated_flags(manifest) == {"arch": "true", "zone": "ä"}
     assert stated_origin(manifest) == "rendered by its own flux CLI with --arch, --zone"
     assert stated_origin(compose(RECIPE).manifest) == ""
+    assert with_stated_flags(Options(), manifest) == others
+    assert with_stated_flags(Options(), with_annotations({"io.github.flux-manifests.other-flags": KNOWN})) == Options()
 
 
 def test_an_artifact_of_others_states_nothing() -> None:
