@@ -83,10 +83,9 @@ def merge_of(entry: LockEntry, snapshot: PullSnapshot) -> PullRequest | None:
 
 
 def is_silent(pull: PullRequest, artifact: Reference, viewer: Actor) -> bool:
-    """Return whether the page is one of a group, as this program wrote it last, and does not name an artifact."""
-    marks = find_marks(pull.body)
-    named = {mark.of for mark in marks}
-    return bool(marks) and named.isdisjoint({None, place_digest(artifact)}) and not _rewritten(pull, viewer)
+    """Return whether the page, as this program wrote it last, names other artifacts, and not this one."""
+    named = {mark.of for mark in find_marks(pull.body)}
+    return bool(named) and place_digest(artifact) not in named and not _rewritten(pull, viewer)
 
 
 def merge_to_judge(entry: LockEntry, snapshot: PullSnapshot) -> PullRequest | None:
@@ -156,8 +155,8 @@ def _told_otherwise(pull: PullRequest, entry: LockEntry, viewer: Actor) -> str:
     if reason := _rewritten(pull, viewer):
         return reason
     request = entry.request
-    names = (None, place_digest(request.artifact))  # none on the page of one artifact
-    asked = {(mark.base, mark.target) for mark in find_marks(pull.body) if mark.of in names}
+    here = place_digest(request.artifact)
+    asked = {(mark.base, mark.target) for mark in find_marks(pull.body) if mark.of == here}
     if asked != {(request.base, request.target)}:
         return "had a description of other digests than those that it set"
     return ""

@@ -62,7 +62,7 @@ class AskedArtifact(Struct, frozen=True):
         name = branch_name(self.group or self.name, kind)
         places = tuple((channel, self.kind) for channel in self.group_channels or (self.channel,))
         asker = self.group or self.name
-        return RequestBranch(repository, commits, pulls, name, self.settings, asker, places, bool(self.group))
+        return RequestBranch(repository, commits, pulls, name, self.settings, asker, places)
 
 
 class PullRequestApprovals:

@@ -78,7 +78,6 @@ class RequestBranch(Struct, frozen=True):
     settings: ApprovalConfig
     asker: str  # the artifact, or the group
     places: tuple[Place, ...]  # of the entries that it can ask for
-    is_group: bool = False
 
     def look(self) -> PullSnapshot:
         """Return what is there now."""
@@ -233,9 +232,8 @@ class RequestBranch(Struct, frozen=True):
 
     def _close(self, pull: PullRequest, entries: Sequence[LockEntry], snapshot: PullSnapshot, reason: str) -> None:
         """Close a pull request after a comment, and have its page say that no person did."""
-        requests = [(entry.request, place_digest(entry.request.artifact)) for entry in entries]
-        withdraw = MarkState.WITHDRAWN
-        marks = [Mark(it.base, it.target, withdraw, place if self.is_group else None) for it, place in requests]
+        requests = [entry.request for entry in entries]
+        marks = [Mark(it.base, it.target, place_digest(it.artifact), MarkState.WITHDRAWN) for it in requests]
         self._comment(pull, snapshot, marks, withdrawn(marks, reason))
         self.pulls.edit_pull(pull.number, body=put_marks(pull.body, marks), state=PullState.CLOSED)
 
@@ -259,7 +257,7 @@ def refused(snapshot: PullSnapshot, artifact: Reference) -> tuple[PullRequest, M
     if last is None or last.state is not PullState.CLOSED:
         return None
     marks = {mark.of: mark for mark in find_marks(last.body) if mark.state is not MarkState.WITHDRAWN}
-    mark = marks.get(place_digest(artifact)) or marks.get(None)
+    mark = marks.get(place_digest(artifact))
     return (last, mark) if mark else None
 
 

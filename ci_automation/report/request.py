@@ -10,7 +10,6 @@ import html
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ci_automation.flux.artifact import called
 from ci_automation.flux.proof import Proof
@@ -63,7 +62,7 @@ class Page(Struct, frozen=True):
     @property
     def marks(self) -> tuple[Mark, ...]:
         """Return what the page asks for."""
-        return (Mark(self.step.base, self.step.target),)
+        return (Mark(self.step.base, self.step.target, place_digest(self.channel)),)
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -172,7 +171,7 @@ class GroupPage(Struct, frozen=True):
     @property
     def marks(self) -> tuple[Mark, ...]:
         """Return what the page asks for, for each artifact."""
-        return tuple(replace(page.marks[0], of=place_digest(page.channel)) for page in self.pages)
+        return tuple(mark for page in self.pages for mark in page.marks)
 
     @property
     def steps(self) -> tuple[str, ...]:

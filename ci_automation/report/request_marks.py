@@ -23,7 +23,7 @@ MAX_MARK = 300
 _MAX_REASON = 600
 _DIGEST = r"sha256:[0-9a-f]{64}"
 _MARK = re.compile(
-    rf"<!-- flux-manifests (?P<state>[a-z]+) (?P<base>{_DIGEST}) (?P<target>{_DIGEST})(?: (?P<of>{_DIGEST}))? -->\s*"
+    rf"<!-- flux-manifests (?P<state>[a-z]+) (?P<base>{_DIGEST}) (?P<target>{_DIGEST}) (?P<of>{_DIGEST}) -->\s*"
 )
 _MARKS = re.compile(rf"(?:{re.sub('P<[a-z]+>', ':', _MARK.pattern)})+\Z")
 
@@ -39,16 +39,16 @@ class MarkState(enum.StrEnum):
 class Mark(Struct, frozen=True):
     """What a page asks for one artifact, in one of its last lines. People can edit that line: it approves nothing.
 
-    `of` is the digest of the artifact's address on the page of a group; the page of one artifact has none.
+    `of` is the digest of the artifact's address: two artifacts can have the same digests.
     """
 
     base: Digest
     target: Digest
+    of: Digest
     state: MarkState = MarkState.ASKED
-    of: Digest | None = None
 
     def __str__(self) -> str:
-        return f"<!-- flux-manifests {self.state} {self.base} {self.target}{f' {self.of}' if self.of else ''} -->"
+        return f"<!-- flux-manifests {self.state} {self.base} {self.target} {self.of} -->"
 
 
 def find_marks(body: str) -> tuple[Mark, ...]:
@@ -62,8 +62,8 @@ def find_marks(body: str) -> tuple[Mark, ...]:
         Mark(
             Digest.parse(each["base"]),
             Digest.parse(each["target"]),
+            Digest.parse(each["of"]),
             MarkState(each["state"]),
-            Digest.parse(each["of"]) if each["of"] else None,
         )
         for each in found
     )

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.lock import LOCK_FILE
 from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted
+from ci_automation.artifact.reference import Reference
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.errors import Error
@@ -124,6 +125,17 @@ class TestTakingAYesBack:
         found = desk(forge).granted(BASE)
         assert isinstance(found, GrantedApproval)
         assert found.approval.by == "bob"
+
+
+def test_an_entry_of_the_same_digests_beside_the_one_that_the_page_shows(forge: Forge, fleet: Fleet) -> None:
+    """The artifact moves to another address later, where the channel has the same digests."""
+    later = Reference.parse("oci://registry.example/acme/flux-manifests:production")
+    desk(forge).ask(question())
+    text = lock(fleet, BRANCH).with_entry(entry(question(channel=later))).text
+    fleet.push(BRANCH, {LOCK_FILE: text.encode()}, "bob")
+    fleet.merge(the_pull(fleet).number, "alice")
+    assert isinstance(desk(forge).granted(BASE), GrantedApproval)
+    assert isinstance(desk(forge, channel=later).granted(BASE), NotCounted)
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 409, 422, 451, 500])

@@ -16,7 +16,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.errors import Conflict, ReleaseSourceError
 from ci_automation.github.commits import branch_name
-from tests.contract.approval_doubles import SOME, die_everywhere, question
+from tests.contract.approval_doubles import CHANNEL, SOME, die_everywhere, question
 from tests.contract.pull_requests import (
     BASE,
     BRANCH,
@@ -104,7 +104,8 @@ class TestAsking:
             ["flux", "update"], ["alice"], ["bob"], ["platform"]
         )  # fmt: skip
         assert pull.auto_merge
-        assert pull.body.endswith(f"<!-- flux-manifests asked {BASE} {Digest.of(b'v2.9.4')} -->\n")
+        here = Digest.of(str(CHANNEL).encode())
+        assert pull.body.endswith(f"<!-- flux-manifests asked {BASE} {Digest.of(b'v2.9.4')} {here} -->\n")
 
     def test_as_a_draft(self, forge: Forge, fleet: Fleet) -> None:
         desk(forge, replace(PLAIN, draft=True)).ask(question())

@@ -22,6 +22,7 @@ from ci_automation.records.notes import Approval
 from ci_automation.report.request_marks import Mark, place_digest
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
+HERE = place_digest(CHANNEL)
 OTHER = Reference.parse("oci://ghcr.io/acme/flux-manifests:edge")
 BASE, TARGET, EVIL = (Digest.of(text) for text in (b"base", b"target", b"evil"))
 ENTRY = LockEntry(ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), BASE, TARGET))
@@ -44,7 +45,7 @@ def changed(**fields: Any) -> Lock:
 def pull(**fields: Any) -> PullRequest:
     plain = PullRequest(
         id="PR_7", number=7, url="https://github.com/acme/fleet/pull/7", state=PullState.MERGED, title="",
-        body=str(Mark(BASE, TARGET)), branch="flux-manifests/production", base="main", head=HEAD,
+        body=str(Mark(BASE, TARGET, HERE)), branch="flux-manifests/production", base="main", head=HEAD,
         cross_repository=False, author=BOT, merged_by=ALICE, merged_at=MERGED, merged_file=LOCK.text,
     )  # fmt: skip
     return replace(plain, **fields)
@@ -142,8 +143,12 @@ class TestMergedByAPerson:
             pytest.param(
                 {"edited_at": MERGED + timedelta(seconds=1), "editor": BOT}, "after it was merged", id="put right since"
             ),
-            pytest.param({"body": str(Mark(BASE, EVIL))}, "a description of other digests", id="of another target"),
-            pytest.param({"body": str(Mark(EVIL, TARGET))}, "a description of other digests", id="of another base"),
+            pytest.param(
+                {"body": str(Mark(BASE, EVIL, HERE))}, "a description of other digests", id="of another target"
+            ),
+            pytest.param(
+                {"body": str(Mark(EVIL, TARGET, HERE))}, "a description of other digests", id="of another base"
+            ),
             pytest.param({"body": "Merge this."}, "a description of other digests", id="of none"),
         ],
     )
@@ -184,8 +189,8 @@ class TestMergedByAPerson:
 class TestGroup:
     """A merge of a group's request counts for an artifact if its page names it, and stands aside if it does not."""
 
-    NAMED = Mark(BASE, TARGET, of=place_digest(CHANNEL))
-    BESIDE = Mark(BASE, TARGET, of=place_digest(OTHER))
+    NAMED = Mark(BASE, TARGET, HERE)
+    BESIDE = Mark(BASE, TARGET, place_digest(OTHER))
     LATER = MERGED + timedelta(days=1)
 
     def judged(self, *marks: Mark, **later: Any) -> GrantedApproval | NotCounted:

@@ -58,6 +58,7 @@ STEP = PlannedStep(
     ),
 )  # fmt: skip
 PAGE = Page("production", Reference.parse("oci://ghcr.io/acme/flux-manifests:production"), STEP)
+HERE = place_digest(PAGE.channel)
 NOTES = (
     ReleaseNotes(
         STEP.new_version,
@@ -158,7 +159,7 @@ Thanks @ octocat! Fixes # 12, see github.com/fluxcd/flux2/pull/1
 
 </details>
 
-<!-- flux-manifests asked {BASE} {TARGET} -->
+<!-- flux-manifests asked {BASE} {TARGET} {HERE} -->
 """  # noqa: E501  # as it is on the page
 
 
@@ -241,7 +242,8 @@ def test_notes_of_several_releases_are_the_newest_first() -> None:
 HOSTILE = st.text(max_size=40) | st.sampled_from(
     [
         "|x|", "a\n| b |", "`|`", "@octocat", "Fixes #1", "</details>", "<!-- flux-manifests asked x y -->", "```\n",
-        f"\n\n{Mark(OTHER, OTHER, MarkState.WITHDRAWN)}", "![x](https://evil.example/x.png)", "\x1b[2J", "# heading",
+        f"\n\n{Mark(OTHER, OTHER, HERE, MarkState.WITHDRAWN)}",
+        "![x](https://evil.example/x.png)", "\x1b[2J", "# heading",
     ]
 )  # fmt: skip
 
@@ -257,7 +259,7 @@ def test_no_text_breaks_the_page(texts: list[str], notes: str) -> None:
     told = (replace(words, telling=("a",), text="a"),) if "Upstream's release notes" in page.body else ()
     expected = replace(page, step=_saying(["a"] * 5), name="a", notes=told)
     assert kinds(page.body) == kinds(expected.body)
-    assert find_marks(page.body) == (Mark(BASE, TARGET),)
+    assert find_marks(page.body) == (Mark(BASE, TARGET, HERE),)
     assert "\n" not in page.title
     assert "@octocat" not in page.title
 
@@ -288,21 +290,21 @@ def test_the_longest_page_is_one_that_github_takes() -> None:
 class TestMark:
     @pytest.mark.parametrize("state", MarkState)
     def test_they_are_found_at_the_end_and_replaced_there(self, state: MarkState) -> None:
-        for marks in ((Mark(BASE, OTHER, state),), tuple(Mark(BASE, OTHER, state, of) for of in (BASE, TARGET))):
+        for marks in ((Mark(BASE, OTHER, HERE, state),), tuple(Mark(BASE, OTHER, of, state) for of in (BASE, TARGET))):
             body = put_marks(PAGE.body, marks)
             assert find_marks(body) == marks
             assert find_marks(body.replace("\n", "\r\n") + "  \r\n") == marks
-            assert put_marks(body, [Mark(BASE, TARGET)]) == PAGE.body
+            assert put_marks(body, [Mark(BASE, TARGET, HERE)]) == PAGE.body
 
     @pytest.mark.parametrize(
         "body",
         [
             "",
             PAGE.body + "A word of ours.",
-            f"> {Mark(BASE, TARGET)}\nno",
-            str(Mark(BASE, TARGET)).replace("asked", "approved"),
-            str(Mark(BASE, TARGET)).replace("sha256:", "sha512:"),
-            f"{Mark(BASE, TARGET)}\n{Mark(BASE, OTHER, MarkState.OPENED)}",
+            f"> {Mark(BASE, TARGET, HERE)}\nno",
+            str(Mark(BASE, TARGET, HERE)).replace("asked", "approved"),
+            str(Mark(BASE, TARGET, HERE)).replace("sha256:", "sha512:"),
+            f"{Mark(BASE, TARGET, HERE)}\n{Mark(BASE, OTHER, HERE, MarkState.OPENED)}",
         ],
     )
     def test_none_is_found_where_there_is_none(self, body: str) -> None:
@@ -310,7 +312,7 @@ class TestMark:
 
 
 def test_comments_say_what_happened_and_end_with_the_marks() -> None:
-    old, new = Mark(BASE, TARGET), Mark(BASE, OTHER)
+    old, new = Mark(BASE, TARGET, HERE), Mark(BASE, OTHER, HERE)
     comment = superseded([("v2.9.5", old, new)], [new])
     assert comment.startswith(f"Superseded: this pull request now asks for v2.9.5, `{OTHER}`, instead of `{TARGET}`.")
     assert find_marks(comment) == (new,)
