@@ -11,7 +11,6 @@ import socket
 import ssl
 import sys
 from contextlib import closing, contextmanager
-from http.cookiejar import DefaultCookiePolicy
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +20,7 @@ from ci_automation.net.network import MissingCertificates, Origin
 from ci_automation.net.values import MAX_COMPLAINT_BYTES, MAX_HEADER_BYTES, TOO_LATE, Answer, NoAnswer, TooLong
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ci_automation.net.network import Network
     from ci_automation.net.values import Call
@@ -62,12 +61,23 @@ def _version(name: str) -> str:
     return version(name)
 
 
-# requests needs these only to guess encodings and to convert host names, and urllib3 to check a version for HTTP/2.
+def _late(module: str, name: str) -> Callable[..., Any]:
+    """Return a function that calls the one of this name in a module, which it imports then."""
+    return lambda *arguments: getattr(import_module(module), name)(*arguments)  # noqa: PLW0108  # it would import now
+
+
+_OF_URLLIB = ("getproxies", "getproxies_environment", "parse_http_list", "proxy_bypass", "proxy_bypass_environment")
+# requests needs these only to guess encodings, to convert host names, to find proxies and to open certificates in an
+# archive, and urllib3 to check a version for HTTP/2.
 with (
     imported_on_use("charset_normalizer", __version__="3.4.0"),
     imported_on_use("idna"),
     imported_on_use("importlib.metadata", version=_version),
+    imported_on_use("urllib.request", **{name: _late("urllib.request", name) for name in _OF_URLLIB}),
+    imported_on_use("zipfile"),
 ):
+    from http.cookiejar import DefaultCookiePolicy
+
     import requests
     import urllib3
 

@@ -5,8 +5,8 @@ answer names, keeps one token for all repositories, has no time-out and retries 
 program does not call the other methods: they verify nothing, and `Container` takes the first part of some repository
 names for a host (ADR 0010).
 
-Some of these methods check manifests with jsonschema. Its import takes longer than all the rest of HTTP together, so
-this module puts it off until one of them is called.
+Some of these methods check manifests with jsonschema, whose import takes longer than all the rest of HTTP together, or
+make archives. This module puts these imports off until one of them is called.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ _TRANSIENT = frozenset({429, 502, 503, 504})
 _OK, _UNAUTHORIZED, _FORBIDDEN = 200, 401, 403
 
 
-with imported_on_use("jsonschema"):
+with (
+    imported_on_use("jsonschema"),
+    imported_on_use("subprocess"),
+    imported_on_use("tarfile"),
+):
     from oras.provider import Registry as OrasRegistry  # noqa: TID251 - this is the module that may
 
 

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ci_automation.flows.programs import confinement
-from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
 from ci_automation.hiding import Hiding
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable, innermost
 from ci_automation.programs import search_path
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
+    from ci_automation.flows.programs.confinement import Ended
     from ci_automation.impact.overlay.builder import Build
 
     Started = Callable[[subprocess.Popen[bytes]], None]  # whoever may have to stop it is told of a process
@@ -118,8 +117,10 @@ class Confined(Hiding, Struct, frozen=True):
             kind = BuildFailed if error.errno == errno.ENAMETOOLONG else KustomizeUnusable
             raise kind(f"the files cannot be written down for kustomize: {error.strerror}") from None
 
-    def _run(self, own: Path, root: str, started: Started) -> confinement.Ended:
+    def _run(self, own: Path, root: str, started: Started) -> Ended:
         """Return how a build ended, if the program can be run at all."""
+        from ci_automation.flows.programs import confinement  # for overlays alone
+
         command = [str(self.program), self.verb]
         ended = confinement.run_confined([*command, root], own, _SECONDS, started)
         if ended.code and _OUTSIDE in ended.complaint and not ended.files_in_reach:
@@ -132,7 +133,7 @@ class Confined(Hiding, Struct, frozen=True):
                 raise KustomizeUnusable(f"kustomize could not be started: {self._why(helped)}")
         return ended
 
-    def _why(self, ended: confinement.Ended) -> str:
+    def _why(self, ended: Ended) -> str:
         if _is_script(self.program):
             return f"{self.program} is a script, such as version managers put in a program's place"
         return ended.unstarted or _said(ended.complaint) or f"{self.program} ended with the code {ended.code}"
@@ -155,7 +156,9 @@ def _write(tree: Tree, root: Path) -> None:
         (root / file.path).write_bytes(file.content)
 
 
-def _text(ended: confinement.Ended, root: str) -> str:
+def _text(ended: Ended, root: str) -> str:
+    from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
+
     if ended.code is None:
         raise BuildFailed(f"kustomize was stopped after {_SECONDS} seconds")
     if len(ended.output) >= MAX_OUTPUT_BYTES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import RegistryError
@@ -30,6 +29,8 @@ def look_up(names: Sequence[str], images: Images) -> dict[str, Digest | Registry
             return images.digest(name)
         except RegistryError as error:
             return error
+
+    from concurrent.futures import ThreadPoolExecutor  # most runs ask for no image
 
     with ThreadPoolExecutor(_THREADS) as threads:
         return dict(zip(names, threads.map(ask, names), strict=True))
