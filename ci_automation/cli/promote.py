@@ -11,7 +11,7 @@ import click
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.follow_up import approving_promotion
-from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_table, print_text, width
+from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_text, width
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between
 from ci_automation.cli.results import code_of
@@ -21,7 +21,7 @@ from ci_automation.flows.promote import promote
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import duration
 from ci_automation.report.findings import Findings
-from ci_automation.report.promotion import PromotionShown, promotion_parts, promotions_table
+from ci_automation.report.promotion import PromotionShown, promotion_headline, promotion_parts, promotions_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Argument
     done = promote(planned.promotion, approved)
     shown = as_shown(planned.name, done)
     if given.output == "text":
-        print_table(promotions_table((shown,), every=given.verbose))
+        print_parts((promotion_headline(shown, alone=True), promotions_table((shown,), every=given.verbose)))
         print_parts(promotion_parts(shown, every=given.verbose, width=width(), alone=True))
     done.require_done()
     if given.output == "json":
@@ -101,7 +101,7 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
         print_json({"exitCode": code, "promotions": values}, "promotions")
         return code
     if shown:
-        print_table(promotions_table(shown, every=given.verbose))
+        print_parts((*map(promotion_headline, shown), promotions_table(shown, every=given.verbose)))
     for each in shown:
         print_parts(promotion_parts(each, every=given.verbose, width=width()))
         if each.digest and each.decision is Decision.APPROVAL and not each.done:

@@ -112,7 +112,7 @@ def _hazard_lines(found: Findings, *, every: bool, brief: bool = False) -> Itera
     kinds = [(it,) for it in found.ranked_hazards()] if every else found.hazards_by_kind()
     taken, shared = found.taken(), found.shared_remedies([kind[0] for kind in kinds])
     if found.hazards:
-        yield MarkedLine("What can break:")
+        yield MarkedLine(f"What can break (certainty, gate{_verdict_too(found)}):")
     yield from _remedy_lines("  What to do about several of these:", shared[: 1 if brief else None])
     for kind in kinds:
         hazard, several = kind[0], len(kind) > 1
@@ -158,7 +158,7 @@ def _change_lines(found: Findings, few: int = _FEW) -> Iterator[MarkedLine]:
         return
     harmless = found.harmless()
     rows = found.alike((*found.to_look_at(), *(harmless if len(harmless) <= few else ())))
-    yield from (MarkedLine("What changes:"),) if rows or few else ()
+    yield from (MarkedLine(f"What changes (severity, class{_verdict_too(found)}):"),) if rows or few else ()
     seen: Counter[str] = Counter()
     left: Counter[str] = Counter() if len(harmless) <= few else Counter(it.belongs_to for it in harmless)
     for row in rows:
@@ -169,6 +169,11 @@ def _change_lines(found: Findings, few: int = _FEW) -> Iterator[MarkedLine]:
             yield _change_line(found, row)
     if rest := [*(f"{number} {name}" for name, number in left.items()), *found.counted()]:
         yield MarkedLine(f"+ {', '.join(rest)} (-v lists them)")
+
+
+def _verdict_too(found: Findings) -> str:
+    """Return how the head of a list goes on whose lines say what the gates make of each."""
+    return ", verdict" if found.gates else ""
 
 
 def _change_line(found: Findings, row: Sequence[Change]) -> MarkedLine:
@@ -230,8 +235,22 @@ def _right_line(right: Right, *, every: bool) -> MarkedLine:
 def _acknowledge_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
     known = found.to_acknowledge(every=every)
     if known and (every or decide(found.gates) is not Decision.APPROVAL):
+        yield from map(MarkedLine, _not_enough(found) if every else ())
         yield MarkedLine(_TO_ACCEPT)
         yield from (MarkedLine(f"  {line}", to_copy=True) for line in acknowledging(known, _ROWS).splitlines())
+
+
+def _not_enough(found: Findings) -> Iterator[str]:
+    """Yield what else the step needs if acknowledging alone does not let it through."""
+    others = [it for it in found.ranked_gates() if it.decision is not Decision.AUTO and not found.lists(it)]
+    for gate in others[:1]:
+        reason = _line(gate.reason)
+        if gate.decision is not Decision.APPROVAL:
+            yield f"Acknowledging these alone does not let the step through: {reason}."
+        elif decide(found.gates) is Decision.APPROVAL:
+            yield f"An approval of the step answers all of this. Acknowledging alone does not, because {reason}."
+        else:
+            yield f"Once these are acknowledged, the step still needs an approval: {reason}."
 
 
 def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
@@ -242,14 +261,10 @@ def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
         yield gate_table(gates).mapped(lambda _, cell: _line(cell))
         return
     yield from _obstacle_lines(found)
-    words = f"{_passed(found)} (-v lists them)"
     asks = bool(gates) and decide(gates) is Decision.APPROVAL
-    if asks and found.to_acknowledge():
-        yield MarkedLine(f"To acknowledge these, see -v. {words}")
-    elif asks and found.to_acknowledge(every=True):
-        yield MarkedLine(f"Acknowledging these is not enough. {words}")
-    elif not words.startswith("0 "):
-        yield MarkedLine(words)
+    more = "To acknowledge these, see -v. " if asks and found.to_acknowledge(every=True) else ""
+    if more or not _passed(found).startswith("0 "):
+        yield MarkedLine(f"{more}{_passed(found)} (-v lists them)")
 
 
 def _obstacle_lines(found: Findings, told: Collection[str] = ()) -> Iterator[MarkedLine]:

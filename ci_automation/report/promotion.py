@@ -9,7 +9,7 @@ from msgspec import Struct
 from ci_automation.policy.decision import Decision
 from ci_automation.report.changes import brief_parts, text_parts
 from ci_automation.report.notes import notes_hint, notes_text
-from ci_automation.report.text import MarkedLine, Table, plain_text
+from ci_automation.report.text import HEADLINES, MarkedLine, Table, because, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,6 +66,22 @@ class PromotionShown(Struct, frozen=True):
         }
 
 
+def promotion_headline(shown: PromotionShown, *, alone: bool = False) -> MarkedLine:
+    """Return what became of a promotion in one sentence; `alone` it needs no name."""
+    channel = str(shown.target) if alone else f"{shown.name} ({shown.target})"
+    if shown.done:
+        words = f"{shown.version} promoted from {shown.source}"
+    elif shown.version is None:
+        words = "; ".join(shown.reasons) or "nothing to do"
+    elif shown.decision is Decision.AUTO:
+        words = f"nothing to do at {shown.version}"
+    else:
+        asks = shown.decision is not Decision.WAIT
+        decided = f"{HEADLINES[shown.decision]}{because(shown.findings) if asks else ''}"
+        words = f"{shown.version} from {shown.source} {decided}"
+    return MarkedLine(plain_text(f"{channel}: {words}").replace("\n", " "), shown.word)
+
+
 def promotions_table(shown: Sequence[PromotionShown], *, every: bool = False) -> Table:
     """Return one row for each promotion; without `every`, digests are as short as people read them."""
     rows = (
@@ -86,12 +102,12 @@ def promotion_parts(
 ) -> Iterator[Part]:
     """Yield why, and what one promotion changes, on few lines or with `every` detail; nothing if nothing was to do.
 
-    If it is `alone` and not done, an error says why.
+    `alone` it is below its headline; if it was not done, an error says why.
     """
     if not shown.findings.gates:
         return
     yield MarkedLine("")
-    yield MarkedLine(plain_text(f"{shown.name}: {shown.word}"), shown.word)
+    yield from () if alone else (MarkedLine(plain_text(f"{shown.name}: {shown.word}"), shown.word),)
     for reason in shown.reasons if shown.done or not alone else ():
         yield MarkedLine(plain_text(f"  {reason}").replace("\n", " "))
     if shown.digest:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.policy.plan import Plan, PlannedStep
+    from ci_automation.report.findings import Findings
 
 MAX_REASON = 160  # characters; all of it is told with the step
 _MAX_WHY = 57  # same, of a step that needs approval, which is told in full below
@@ -29,7 +30,7 @@ _WORDS = {
     Decision.WAIT: "waiting",
     Decision.REFUSED: "refused",
 }
-_HEADLINES = {
+HEADLINES = {
     **_WORDS,
     Decision.WAIT: "is waiting",
     Decision.REFUSED: "is refused",
@@ -176,7 +177,7 @@ def headline(plan: Plan, done: int, start: int = 0, name: str = "", *, verified:
     Unless the channel was `verified`, holds and records were not read.
     """
     channel = f"{name} ({plan.artifact})" if name else str(plan.artifact)
-    known = _HEADLINES if verified else {**_HEADLINES, Decision.AUTO: f"is possible, {_UNREAD}"}
+    known = HEADLINES if verified else {**HEADLINES, Decision.AUTO: f"is possible, {_UNREAD}"}
     told = [(known[step.decision], step) for step in plan.steps]
     told = [
         ("published" if at >= start else "was published before", it[1]) if at < done else it
@@ -198,7 +199,12 @@ def _because(step: PlannedStep) -> str:
         return ""
     from ci_automation.report.findings import Findings  # not for a check that finds nothing to do
 
-    causes = Findings.of(step).causes()
+    return because(Findings.of(step))
+
+
+def because(found: Findings) -> str:
+    """Return the causes of a decision as the end of a headline; empty if nothing is known of them."""
+    causes = found.causes()
     more = [f"{len(causes) - _CAUSES} more"] if len(causes) > _CAUSES else []
     return f": {', '.join((*causes[:_CAUSES], *more))}" if causes else ""
 

@@ -257,9 +257,25 @@ ASKS = replace(FOUND, gates=tuple(gate for gate in GATES if gate.decision is not
 
 def test_where_an_approval_is_needed_in_any_case_acknowledgements_are_printed_on_request() -> None:
     assert "To acknowledge instead" not in text(ASKS)
-    assert text(ASKS).endswith("\nAcknowledging these is not enough. 4 checks passed (-v lists them)")
-    assert "To acknowledge instead" in text(ASKS, every=True)
+    assert text(ASKS).endswith("\nTo acknowledge these, see -v. 4 checks passed (-v lists them)")
+    answer = "An approval of the step answers all of this. Acknowledging alone does not, because a minor release needs"
+    assert f"\n{answer} approval.\nTo acknowledge instead, add" in text(ASKS, every=True)
     assert acknowledgement_markdown(ASKS, 9) == ""
+
+
+@pytest.mark.parametrize(
+    ("gates", "said"),
+    [
+        (GATES, "Once these are acknowledged, the step still needs an approval: a minor release needs approval."),
+        (
+            (*GATES, Verdict("proof", Decision.REFUSED, "it is not\nproven")),
+            "Acknowledging these alone does not let the step through: it is not proven.",
+        ),
+    ],
+    ids=["an approval", "a refusal"],
+)
+def test_what_else_a_step_needs_is_told_before_what_to_acknowledge(gates: tuple[Verdict, ...], said: str) -> None:
+    assert f"\n{said}\nTo acknowledge instead, add" in text(replace(FOUND, gates=gates), every=True)
 
 
 def test_acknowledgements_without_effect_on_a_plan_are_told() -> None:
@@ -440,7 +456,7 @@ class TestText:
         assert text(Findings()) == "No object and no file changes."
 
     def test_what_is_only_counted_makes_no_table(self) -> None:
-        assert text(Findings(TEXTS)) == ("What changes:\n+ 3 CRD texts (-v lists them)")
+        assert text(Findings(TEXTS)) == ("What changes (severity, class):\n+ 3 CRD texts (-v lists them)")
 
     def test_what_deserves_a_look_is_listed_whatever_it_is_called(self) -> None:
         found = Findings((replace(NOTE, severity=Severity.NOTICE), NOTE))
@@ -480,14 +496,14 @@ class TestBrief:
         lines = self.lines(FOUND)
         block = lines.index("To acknowledge instead, add to the artifact's configuration:")
         assert lines[:block] == [
-            "What can break:",
+            "What can break (certainty, gate, verdict):",
             f"  certain, crds, refused ({STORED.fingerprint}): {STORED.sentence}",
             "      at apps/policy.yaml:12",
             "      and at 1 more place",
             "What clusters delete when they apply it (prune):",
             f"  CustomResourceDefinition {POLICIES.name}, with every object of its kind",
             "  Deployment flux-system/old",
-            "What changes:",
+            "What changes (severity, class, verdict):",
             f"  danger, rbac, approval: {ROLE} {WIDER.sentence}",
             f"  warning, rbac, acknowledged: {ROLE} {KNOWN.sentence}",
             "+ 6 more lines, 4 checks passed (-v lists them)",

@@ -12,7 +12,7 @@ from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.report.findings import Findings
 from ci_automation.report.notes import ReleaseNotes
-from ci_automation.report.promotion import PromotionShown, promotion_parts, promotions_table
+from ci_automation.report.promotion import PromotionShown, promotion_headline, promotion_parts, promotions_table
 from ci_automation.report.text import MarkedLine
 
 OLD, NEW = Version.parse("v2.98.8"), Version.parse("v2.99.4")
@@ -61,6 +61,27 @@ def text(shown: PromotionShown) -> str:
 )
 def test_one_word_says_what_became_of_it(shown: PromotionShown, word: str) -> None:
     assert promotions_table((shown,)).rows[0][0] == shown.word == word
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (replace(SHOWN, done=True), f"v2.99.4 promoted from {SHOWN.source}"),
+        (SHOWN, f"v2.99.4 from {SHOWN.source} is waiting"),
+        (
+            replace(SHOWN, decision=Decision.APPROVAL, findings=Findings(gates=(replace(SOAKS, reason="it is\nnew"),))),
+            f"v2.99.4 from {SHOWN.source} needs approval: it is new",
+        ),
+        (replace(SHOWN, decision=Decision.REFUSED, findings=Findings()), f"v2.99.4 from {SHOWN.source} is refused"),
+        (replace(SHOWN, decision=Decision.AUTO), "nothing to do at v2.99.4"),
+        (replace(SHOWN, version=None), "it soaks until 2026-11-22"),
+        (NOTHING, "nothing to do"),
+    ],
+)
+def test_a_headline_says_what_became_of_a_promotion(shown: PromotionShown, said: str) -> None:
+    assert promotion_headline(shown).text == f"production ({SHOWN.target}): {said}"
+    assert promotion_headline(shown, alone=True).text == f"{SHOWN.target}: {said}"
+    assert promotion_headline(shown).mark == shown.word
 
 
 def test_a_row_says_what_goes_where() -> None:
