@@ -90,12 +90,23 @@ def _hazards(found: Findings, rows: int) -> Iterator[str]:
         yield folded("Each of these, and what to do about it" if told else "What to do about each", "\n".join(lines))
 
 
+def hazards_in_brief(found: Findings, rows: int, limit: int) -> str:
+    """Return what can break, on one line for each kind of hazard, or nothing where nothing can."""
+    kinds, taken = found.hazards_by_kind(), found.taken()
+    lines = [_head(kind, taken.hazard(kind[0]), limit) for kind in kinds[:rows]]
+    return "\n".join([*lines, *_more(kinds, rows, "- and {} more that can break")])
+
+
+def _head(kind: Sequence[Hazard], verdict: str, limit: int) -> str:
+    head = inline(hazard_words(kind[0], verdict), _MAX_CELL)
+    head = f"**{head}**" if kind[0].certainty in GRAVE else head
+    return f"- {head}: {inline(told_together(kind), limit)}"
+
+
 def _hazard(kind: Sequence[Hazard], verdict: str, rows: int) -> Iterator[str]:
     hazard, places = kind[0], tuple(dict.fromkeys(place for each in kind for place in each.places))
-    head = inline(hazard_words(hazard, verdict), _MAX_CELL)
-    head = f"**{head}**" if hazard.certainty in GRAVE else head
     print_of_one = f" (`{hazard.fingerprint}`)" if len(kind) == 1 else ""
-    yield f"- {head}: {inline(told_together(kind), _MAX_SENTENCE)}{print_of_one}"
+    yield f"{_head(kind, verdict, _MAX_SENTENCE)}{print_of_one}"
     yield from (f"  - {typed(one_line(str(place), _MAX_CELL))}" for place in places[:rows])
     yield from _more(places, rows, "  - and {} more places")
 

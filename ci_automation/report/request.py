@@ -15,7 +15,7 @@ from ci_automation.flux.artifact import called
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.hazard import Certainty
 from ci_automation.report.changes import unknown_flags
-from ci_automation.report.changes_markdown import gates_markdown, markdown_sections
+from ci_automation.report.changes_markdown import gates_markdown, hazards_in_brief, markdown_sections
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line
 from ci_automation.report.notes import notes_markdown, telling_markdown
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 MAX_BODY = 60_000  # GitHub takes 65,536 characters
 _MAX_NOTES, _MAX_TELLING = 12_000, 4_000
 _ROWS = (40, 10, 3)  # of each table and list; fewer where they are so long that the page would be too large
+_FEWER = (1, 0)  # on the page of a group
 _MAX_REASON, _BRIEF = 300, 100
 _TOO_LONG = "The changes are too many to show them here: the plan of the run has all of them."
 _PROOFS = {
@@ -107,10 +108,11 @@ class Page(Struct, frozen=True):
         return _joined(parts)
 
     def section(self, rows: int) -> str:
-        """Return what the page of a group shows of this artifact at a click: without rows no more than the reasons."""
+        """Return what the page of a group shows of this artifact at a click: without rows why, and what can break."""
         step = self.step
         title = html.escape(one_line(f"{self.name}: {step.old_version} to {step.new_version}"))
-        why = (*self._why(_ROWS[-1], _BRIEF), _TOO_LONG)
+        breaks = hazards_in_brief(Findings.of(step), _ROWS[-1], _BRIEF)
+        why = (*self._why(_ROWS[-1], _BRIEF), *(("### What can break", breaks) if breaks else ()), _TOO_LONG)
         shown = (*self._found(rows), "### What to check", self._checks()) if rows else why
         return folded(title, _joined((*shown, self._who)))
 
@@ -181,12 +183,12 @@ class GroupPage(Struct, frozen=True):
     @property
     def body(self) -> str:
         """Return the page, at most `MAX_BODY` characters of GitHub's Markdown."""
-        return put_marks(_longest(self._page, len(self.marks), (0,)), self.marks)
+        return put_marks(_longest(self._page, len(self.marks), _FEWER), self.marks)
 
     def is_part_of(self, body: str) -> bool:
         """Return whether a page for more artifacts shows the same of these."""
         text = body.replace("\r\n", "\n")
-        return any(all(page.section(rows) in text for page in self.pages) for rows in (*_ROWS, 0))
+        return any(all(page.section(rows) in text for page in self.pages) for rows in (*_ROWS, *_FEWER))
 
     def _page(self, rows: int) -> str:
         how = (

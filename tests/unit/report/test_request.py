@@ -370,3 +370,10 @@ class TestGroup:
         assert len(find_marks(body)) == 20
         assert all(f"| edge-{n} | " in body for n in range(20))
         assert "the plan of the run has all of them" in body
+        assert body.count("### What can break") == 20
+
+    def test_what_can_break_is_on_a_page_that_has_no_room_for_more(self) -> None:
+        step = replace(STEP, reasons=tuple(f"{n}" * 300 for n in range(9)), changes=STEP.changes * 20)
+        for hazards in ((HAZARD,) * 9, ()):
+            pages = tuple(replace(self.EDGE, step=replace(step, hazards=hazards)) for _ in range(20))
+            assert GroupPage("eu", pages).body.count(": objects may use it") == (20 if hazards else 0)
