@@ -7,12 +7,14 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
+from ci_automation.artifact.tree import TreeFile
 from ci_automation.artifact.yaml import Unreadable, nodes, plain, text
 from ci_automation.errors import UsageError
 from ci_automation.impact.hazard import Place
 from ci_automation.impact.overlay.kustomization import (
     NAMES,
     Kustomization,
+    Named,
     joined,
     kustomization_file,
     listed_at,
@@ -30,7 +32,10 @@ COMPONENTS, SYNC = "gotk-components.yaml", "gotk-sync.yaml"
 _LISTED = re.compile(r"""^[ ]*-[ ]+["']?(?:\./)?gotk-sync\.yaml["']?[ ]*(?:#.*)?\n?""", re.MULTILINE)
 _OF_GIT = "kustomize.toolkit.fluxcd.io/"
 _ENCRYPTED = "ENC[AES256_GCM"
-_GENERATORS = ("configMapGenerator", "secretGenerator")
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_DATA = ("/data", "/stringData")
+_NO_FILE = TreeFile("none", b"")
+_GENERATORS, _PATCHES = ("configMapGenerator", "secretGenerator"), ("patches", "patchesJson6902")
 
 
 class UnfitBootstrap(UsageError):
@@ -92,7 +97,7 @@ def outside(tree: Tree) -> tuple[str, ...]:
             named += [(path, Place(file.path)) for path, _ in _generated(it)]
             for path, place in named:
                 target = joined(folder or ".", path)
-                if "://" in path or path.startswith(("/", "github.com/", "git@")) or target.split("/")[0] == "..":
+                if Named(path, place).is_remote or path.startswith("/") or target.split("/")[0] == "..":
                     found.append(f"{path} ({place})")
     return tuple(found)
 
@@ -106,14 +111,19 @@ def plain_secrets(tree: Tree) -> tuple[str, ...]:
     found = set()
     for file in tree.files:
         folder, _, name = file.path.rpartition("/")
-        if name in NAMES and (it := _kustomization(file.path, file.content)):
-            for path, is_secret in _generated(it):
-                target = joined(folder or ".", path) if path else file.path
-                if is_secret and _ENCRYPTED.encode() not in tree.by_path.get(target, file).content:
-                    found.add(target)
-            if any(map(_is_plain, _inline(it))):
-                found.add(file.path)
-        elif any(map(_is_plain, _listable(file.path, file.content))):
+        it = _kustomization(file.path, file.content) if name in NAMES else None
+        documents = [*(_inline(it) if it else _listable(file.path, file.content))]
+        made = [*(_generated(it) if it else ()), *(pair for each in documents for pair in _of_plugin(each))]
+        for path in (path for path, is_secret in made if is_secret):
+            target = joined(folder or ".", path) if path else file.path
+            if not path or _ENCRYPTED.encode() not in tree.by_path.get(target, file).content:
+                found.add(target)
+        for path, patch in _secret_patches(it) if it else ():
+            target = joined(folder or ".", path) if path else file.path
+            written = patch or tree.by_path.get(target, _NO_FILE).content
+            if any(map(_patches_plainly, _values(target, written))):
+                found.add(target)
+        if any(map(_is_plain, documents)):
             found.add(file.path)
     return tuple(sorted(found))
 
@@ -131,26 +141,57 @@ def _listable(path: str, data: bytes) -> list[Mapping[str, Any]]:
 def _inline(it: Kustomization) -> Iterator[Mapping[str, Any]]:
     """Yield the documents of patches that are written into a kustomization."""
     patches = [mapping(each).get("patch") for each in listed_at(it.value, "patches")]
-    for patch in (*patches, *listed_at(it.value, "patchesStrategicMerge")):
-        yield from _listable("", text(patch).encode())
+    for written in (*patches, *listed_at(it.value, "patchesStrategicMerge"), *listed_at(it.value, "generators")):
+        yield from _listable("", text(written).encode())
+
+
+def _secret_patches(it: Kustomization) -> Iterator[tuple[str, bytes]]:
+    """Yield the patches whose target is a Secret: the path of a file, or nothing and the text."""
+    for entry in (mapping(each) for key in _PATCHES for each in listed_at(it.value, key)):
+        if "Secret" in text(mapping(entry.get("target")).get("kind")):
+            yield text(entry.get("path")), text(entry.get("patch")).encode()
+
+
+def _patches_plainly(value: object) -> bool:
+    """Return whether a patch of a Secret, by operations or by merging, has data that is not encrypted."""
+    if not isinstance(value, list):
+        return _has_plain_data(mapping(value))
+    operations = [it for it in map(mapping, value) if text(it.get("path")).startswith(_DATA)]
+    return any("value" in it and not text(it["value"]).startswith(_ENCRYPTED) for it in operations)
 
 
 def _is_plain(value: Mapping[str, Any]) -> bool:
-    items = value.get("items")
-    if isinstance(items, list) and any(isinstance(it, dict) and _is_plain(it) for it in items):
+    items, holds = value.get("items"), _has_plain_data if value.get("kind") == "SecretList" else _is_plain
+    if isinstance(items, list) and any(isinstance(it, dict) and holds(it) for it in items):
         return True
-    held = [*mapping(value.get("data")).values(), *mapping(value.get("stringData")).values()]
-    return value.get("kind") == "Secret" and any(not text(each).startswith(_ENCRYPTED) for each in held)
+    return value.get("kind") == "Secret" and _has_plain_data(value)
+
+
+def _has_plain_data(value: Mapping[str, Any]) -> bool:
+    """Return whether a Secret has data that is not encrypted, itself or in the copy that `kubectl apply` keeps."""
+    copy = mapping(mapping(value.get("metadata")).get("annotations")).get(_APPLIED)
+    held = [*mapping(value.get("data")).values(), *mapping(value.get("stringData")).values(), copy]
+    return any(each is not None and not text(each).startswith(_ENCRYPTED) for each in held)
 
 
 def _generated(it: Kustomization) -> Iterator[tuple[str, bool]]:
     """Yield each file that a generator reads, an empty path for literals, and whether it makes Secrets."""
     for key in _GENERATORS:
         for entry in map(mapping, listed_at(it.value, key)):
-            paths = [*listed_at(entry, "envs"), *listed_at(entry, "files"), entry.get("env")]
-            yield from ((text(path).rpartition("=")[2], key == _GENERATORS[1]) for path in paths if path)
-            if entry.get("literals"):
-                yield "", key == _GENERATORS[1]
+            yield from ((path, key == _GENERATORS[1]) for path in _sources(entry))
+
+
+def _of_plugin(value: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yield the same of the configuration of kustomize's own plugin that generates Secrets."""
+    if value.get("kind") == "SecretGenerator":
+        yield from ((path, True) for path in _sources(value))
+
+
+def _sources(entry: Mapping[str, Any]) -> Iterator[str]:
+    paths = [*listed_at(entry, "envs"), *listed_at(entry, "files"), entry.get("env")]
+    yield from (text(path).rpartition("=")[2] for path in paths if path)
+    if entry.get("literals"):
+        yield ""
 
 
 def _kustomization(path: str, data: bytes) -> Kustomization | None:
@@ -161,8 +202,12 @@ def _kustomization(path: str, data: bytes) -> Kustomization | None:
 
 
 def _documents(path: str, data: bytes) -> list[Mapping[str, Any]]:
+    return [value for value in _values(path, data) if isinstance(value, dict)]
+
+
+def _values(path: str, data: bytes) -> list[Any]:
     try:
-        return [value for node in nodes(_text(path, data)) if isinstance(value := plain(node), dict)]
+        return [*map(plain, nodes(_text(path, data)))]
     except Unreadable as error:
         raise UnfitBootstrap(f"{path}:{error.line or 1}: {error.reason}") from None
 

@@ -26,6 +26,7 @@ kind: Kustomization
 metadata: {name: flux-system, namespace: flux-system}
 spec: {path: PATH, sourceRef: {kind: GitRepository, name: flux-system}}
 """
+APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 FOLDER = "clusters/production/flux-system"
 
 
@@ -90,6 +91,9 @@ class TestOutside:
             "patches: [{path: /etc/passwd}]\n",
             "configMapGenerator: [{name: a, files: [a=../../b]}]\n",
             "resources: [git@github.com:acme/base]\n",
+            "resources: [alice@git.example:acme/base]\n",
+            "resources: ['git::alice@git.example:acme/base']\n",
+            "resources: [GitHub.com/acme/base]\n",
         ],
     )
     def test_what_is_not_in_the_folder_is_named_with_its_place(self, text: str) -> None:
@@ -117,6 +121,11 @@ class TestSecrets:
                 ("a.json",),
             ),
             ({"a_DOT_yaml": "kind: Secret\nstringData: {a: 'ENC[AES256_GCM,data:x]'}\n"}, ()),
+            ({"a_DOT_json": '{"kind": "SecretList", "items": [{"data": {"a": "Yg=="}}]}'}, ("a.json",)),
+            (
+                {"a_DOT_yaml": "kind: Secret\nmetadata: {annotations: {" + APPLIED + ": '{}'}}\n"},
+                ("a.yaml",),
+            ),
             ({"a_DOT_yaml": "kind: Secret\nmetadata: {name: a}\n", "b_DOT_txt": "kind: Secret"}, ()),
             ({"a_DOT_yaml": "kind: ConfigMap\ndata: {a: b}\n---\n[]\n"}, ()),
         ],
@@ -141,6 +150,35 @@ class TestSecrets:
         plain = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {b: c}}"
         assert plain_secrets(folder(written.replace("PLAIN", plain))) == ("kustomization.yaml",)
         assert plain_secrets(folder(written.replace("PLAIN", "[{op: add}]"))) == ()
+
+    @pytest.mark.parametrize("path", ["data/a", "stringData/a", "stringData"])
+    @pytest.mark.parametrize("key", ["patches", "patchesJson6902"])
+    def test_operations_on_one_can_hold_its_data(self, key: str, path: str) -> None:
+        patch = f"[{{op: add, path: /{path}, value: b}}, {{op: add, path: /metadata/labels/a, value: b}}]"
+        named = f"{key}: [{{path: p.yaml, target: {{kind: Secret}}}}, {{path: q.yaml, target: {{kind: ConfigMap}}}}]\n"
+        assert plain_secrets(folder(named, p_DOT_yaml=patch, q_DOT_yaml=patch)) == ("p.yaml",)
+        written = f"{key}: [{{patch: '{patch}', target: {{kind: Secret}}}}]\n"
+        assert plain_secrets(folder(written)) == ("kustomization.yaml",)
+        assert plain_secrets(folder(written.replace("value: b}, ", 'value: "ENC[AES256_GCM"}, '))) == ()
+        assert plain_secrets(folder(written.replace("add", "remove").replace(", value: b", ""))) == ()
+
+    def test_a_patch_of_one_may_say_another_kind(self) -> None:
+        named = "patches: [{path: p.yaml, target: {kind: Secret}}, {path: absent.yaml, target: {kind: Secret}}]\n"
+        assert plain_secrets(folder(named, p_DOT_yaml="kind: Any\nstringData: {a: b}\n")) == ("p.yaml",)
+        assert plain_secrets(folder(named, p_DOT_yaml="kind: Any\nmetadata: {labels: {a: b}}\n")) == ()
+
+    def test_the_plugin_that_generates_one_is_found(self) -> None:
+        plugin = "apiVersion: builtin\nkind: SecretGenerator\nmetadata: {name: a}\n"
+        listed = "generators: [g.yaml]\n"
+        assert plain_secrets(folder(listed, g_DOT_yaml=f"{plugin}literals: [a=b]\n")) == ("g.yaml",)
+        assert plain_secrets(folder(listed, g_DOT_yaml=f"{plugin}envs: [x]\n", x="A=b")) == ("x",)
+        assert plain_secrets(folder(listed, g_DOT_yaml=f"{plugin}envs: [x]\n", x="A=ENC[AES256_GCM")) == ()
+        inline = "".join(f"    {line}\n" for line in f"{plugin}literals: [a=b]".split("\n"))
+        assert plain_secrets(folder(f"generators:\n- |\n{inline}")) == ("kustomization.yaml",)
+
+    def test_literals_are_plain_whatever_is_beside_them(self) -> None:
+        made = "secretGenerator: [{name: a, literals: [b=c]}] # ENC[AES256_GCM\n"
+        assert plain_secrets(folder(made)) == ("kustomization.yaml",)
 
     def test_a_file_of_any_name_can_hold_one(self) -> None:
         plain = b"{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {b: c}}"
