@@ -7,6 +7,7 @@ __all__ = [
     "checks",
     "compare",
     "crds",
+    "files",
     "hazard",
     "objects",
     "overlay",

@@ -41,6 +41,7 @@ _SECRET = re.compile(
 )
 _PATCHED = re.compile(r"""\bpath["']?\s*:\s*["']?/(?:data|stringData)\b""")  # in a JSON patch, of a Secret perhaps
 _OPERATION = re.compile(r"""\bop["']?\s*:""")
+_WORD = re.compile(r"""[^\s"'`,:;{}()=[\]]{3,}""")
 _GENERATOR, _PATCHES = "secretgenerator", ("patches", "patchesJson6902")
 _MOST_DIFFS, _MOST_LINES, _WIDEST = 40, 400, 500
 _HIDDEN = "It holds, or may hold, a Secret: its content is not shown."
@@ -161,15 +162,32 @@ def _text(content: bytes) -> str | None:
 def overlay_diffs(old: Tree, new: Tree) -> tuple[FileDiff, ...]:
     """Return what changes in each file from one overlay to another; both are without the components file."""
     before, after = old.by_path, new.by_path
-    generates = any(_GENERATOR in (_text(file.content) or "").casefold() for file in (*old.files, *new.files))
-    hidden = _of_secrets(old) | _of_secrets(new)
+    hidden = _hidden(old, new)
     found: list[FileDiff] = []
     for path in sorted(before.keys() | after.keys()):
         sides = [side[path].content if path in side else b"" for side in (before, after)]
         if sides[0] != sides[1] and len(found) < _MOST_DIFFS:
-            is_hidden = path in hidden or (generates and PurePosixPath(path).suffix not in _SUFFIXES)
-            found.append(FileDiff(path, _file_diff(*sides, is_hidden=is_hidden)))
+            found.append(FileDiff(path, _file_diff(*sides, is_hidden=path in hidden)))
     return tuple(found)
+
+
+def without_secrets(said: str, tree: Tree) -> str:
+    """Return what a program said of some files without the words that only those with Secrets have."""
+    hidden = _hidden(tree)
+    words = {is_hidden: set(_WORD.findall("\n".join(tree.by_path))) for is_hidden in (False, True)}
+    words[False] |= {part for path in tree.by_path for part in PurePosixPath(path).parts}
+    for path, file in tree.by_path.items():
+        text = _text(file.content) or ""
+        words[path in hidden or _SECRET.search(text) is not None] |= set(_WORD.findall(text))
+    return _WORD.sub(lambda word: "…" if word[0] in words[True] - words[False] else word[0], said)
+
+
+def _hidden(*trees: Tree) -> set[str]:
+    """Return the files that may hold what Secrets are made of, whatever else they say."""
+    texts = {path: _text(file.content) or "" for tree in trees for path, file in tree.by_path.items()}
+    generating = {path for path, text in texts.items() if _GENERATOR in text.casefold()}
+    plain = {path for path in texts if generating and PurePosixPath(path).suffix not in _SUFFIXES}
+    return generating | plain | {path for tree in trees for path in _of_secrets(tree)}
 
 
 def _of_secrets(tree: Tree) -> set[str]:
@@ -216,7 +234,7 @@ def _file_diff(old: bytes, new: bytes, *, is_hidden: bool) -> str:
     except UnicodeDecodeError:
         return _BINARY
     texts = f"{before}\n{after}"
-    if is_hidden or _SECRET.search(texts) or _GENERATOR in texts.casefold():
+    if is_hidden or _SECRET.search(texts):
         return _HIDDEN
     if _PATCHED.search(texts) and _OPERATION.search(texts):
         return _HIDDEN

@@ -266,6 +266,26 @@ class TestAProgramThatCannotBeRun:
             build(program, TREE, ".")
 
 
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("kustomization.yaml", "secretGenerator: [{name: a, literals: ['canary-one two']}]\n"),
+        ("kustomization.yaml", "patches: [{target: {kind: Secret}, patch: '[{op: test, value: canary-one}]'}]\n"),
+        ("a/secret.yaml", "kind: Secret\nstringData: [canary-one]\n"),
+    ],
+)
+def test_no_error_tells_what_is_in_a_secret(path: str, content: str, stand_in: Callable[[str], Confined]) -> None:
+    """What kustomize 5.8 says of a literal without a name, and of a patch that it cannot read."""
+    quoted = 'invalid literal source canary-one two, expected key=value in {path}: [patch: "{{op: test, canary-one}}"]'
+    said = quoted.format(path=path)
+    program = stand_in(f"sys.exit('Error: ' + {said!r} + 'x' * 300 + ' canary-one' * 20)")
+    with pytest.raises(BuildFailed) as caught:
+        build(program, TREE.replaced(path, content.encode()), ".")
+    assert "canary" not in str(caught.value)
+    assert str(caught.value).startswith("invalid literal source … ")
+    assert path in str(caught.value)
+
+
 class TestWhatItRemembers:
     def test_the_same_files_are_built_once(self, stand_in: Callable[[str], Confined]) -> None:
         program = stand_in("import os\nprint(os.urandom(8).hex())")

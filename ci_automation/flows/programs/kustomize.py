@@ -112,7 +112,7 @@ class Confined(Hiding, Struct, frozen=True):
                 own = Path(place).resolve()
                 root = own / "tree"
                 _write(tree, root)
-                return _text(self._run(own, str(root / folder), started), str(root))
+                return _text(self._run(own, str(root / folder), started), str(root), tree)
         except OSError as error:
             kind = BuildFailed if error.errno == errno.ENAMETOOLONG else KustomizeUnusable
             raise kind(f"the files cannot be written down for kustomize: {error.strerror}") from None
@@ -156,7 +156,7 @@ def _write(tree: Tree, root: Path) -> None:
         (root / file.path).write_bytes(file.content)
 
 
-def _text(ended: Ended, root: str) -> str:
+def _text(ended: Ended, root: str, tree: Tree) -> str:
     from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
 
     if ended.code is None:
@@ -166,19 +166,26 @@ def _text(ended: Ended, root: str) -> str:
     if ended.code < 0:
         raise BuildFailed(f"kustomize was ended by the signal {-ended.code}")
     if ended.code:
-        raise BuildFailed(_said(ended.complaint, root) or f"kustomize ended with the code {ended.code}")
+        raise BuildFailed(_said(ended.complaint, root, tree) or f"kustomize ended with the code {ended.code}")
     try:
         return ended.output.decode()
     except UnicodeDecodeError:
         raise BuildFailed("the output of kustomize is not text") from None
 
 
-def _said(complaint: str, root: str = "") -> str:
-    """Return kustomize's error as one line, with the artifact's own paths and nothing that could control a terminal."""
+def _said(complaint: str, root: str = "", tree: Tree | None = None) -> str:
+    """Return kustomize's error as one line, with the artifact's own paths and nothing that could control a terminal.
+
+    It quotes literals, patches and lines of files: of a `tree`, nothing is told that only its Secrets have.
+    """
     found = _ERROR.search(complaint) or _LOGGED.search(complaint.strip())
     said = " ".join((found[1] if found else complaint).split())
     if found and found.re is _LOGGED:
         said = re.sub(r"\\(.)", r"\1", said)
     if root:
         said = said.replace(f"{root}/", "").replace(root, ".")
+    if tree:
+        from ci_automation.impact.files import without_secrets  # only for errors
+
+        said = without_secrets(said[:_READ], tree)
     return "".join(c if c.isprintable() else "?" for c in innermost(said[:_READ])[:_SHOWN])

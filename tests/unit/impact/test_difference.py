@@ -6,7 +6,7 @@ import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.impact.change import FileDiff
-from ci_automation.impact.files import overlay_diffs, rendered_diffs
+from ci_automation.impact.files import overlay_diffs, rendered_diffs, without_secrets
 from ci_automation.impact.overlay.preflight import Built
 
 HIDDEN = "It holds, or may hold, a Secret: its content is not shown."
@@ -72,6 +72,16 @@ def test_no_file_that_a_secret_may_be_made_of_is_shown_whatever_its_name(kustomi
     after = tree(a__kustomization_yaml=kustomization, a__values_yaml=b"password: x\n", b_md=listed["b.md"])
     (found,) = overlay_diffs(listed, after)
     assert (found.path, found.text) == ("a/values.yaml", HIDDEN)
+
+
+def test_an_error_has_no_word_that_only_secrets_have() -> None:
+    held = tree(
+        kustomization_yaml=b"resources: [a.yaml]\n",
+        a__a_yaml=b"kind: Secret\nmetadata: {name: fine}\nstringData: {a: 'p%ssw0rd x'}\n",
+        a_bin=b"\xff",
+    )
+    said = "in a/a.yaml: 'p%ssw0rd x' of resources is [p%ssw0rd]"
+    assert without_secrets(said, held) == "in a/a.yaml: '… x' of resources is […]"
 
 
 def test_what_is_no_text_and_what_is_long_says_so() -> None:
