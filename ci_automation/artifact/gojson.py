@@ -36,7 +36,7 @@ def parse_object(raw: bytes, names: Collection[str], free: str) -> dict[str, Any
         raise ValueError("it is not JSON") from None
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004 - the text is at fault, not the caller
-    _check(value, {same_to_go(name): name for name in names}, free)
+    _check(value, frozenset(names), free)
     return value
 
 
@@ -54,26 +54,29 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _check(value: dict[str, Any], names: dict[str, str], free: str) -> None:
+def _check(value: dict[str, Any], names: frozenset[str], free: str) -> None:
     """Refuse keys that Go would read differently, and values that nest too deeply for recursion."""
-    left: list[tuple[object, int, bool]] = [(value, 1, False)]
+    left: list[tuple[dict[str, Any] | list[Any], int, bool]] = [(value, 1, False)]
     while left:
         part, depth, is_map = left.pop()
-        if depth > _MAX_DEPTH:
+        if part and depth == _MAX_DEPTH:
             raise ValueError("it nests too deeply")
         if isinstance(part, list):
-            left += ((each, depth + 1, False) for each in part)
-        elif isinstance(part, dict):
-            if not is_map:
-                _check_keys(part, names)
-            left += ((each, depth + 1, key == free and not is_map) for key, each in part.items())
+            left += ((each, depth + 1, False) for each in part if isinstance(each, list | dict))
+            continue
+        if not (is_map or part.keys() <= names):
+            _check_keys(part, names)
+        left += (
+            (each, depth + 1, key == free and not is_map) for key, each in part.items() if isinstance(each, list | dict)
+        )
 
 
-def _check_keys(keys: Collection[str], names: dict[str, str]) -> None:
+def _check_keys(keys: Collection[str], names: Collection[str]) -> None:
+    to_go = {same_to_go(name): name for name in names}
     seen = set()
     for key in keys:
         folded = same_to_go(key)
-        if (name := names.get(folded, key)) != key:
+        if (name := to_go.get(folded, key)) != key:
             raise Ambiguous(f"its key {key!a} is {name!a} to Go")
         if folded in seen:
             raise Ambiguous(f"it has the key {key[:60]!a} twice to Go")

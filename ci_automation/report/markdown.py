@@ -136,6 +136,8 @@ def _harmless(text: str) -> str:
 
 def _unpiled(text: str) -> str:
     """Return `text` with few marks on each letter."""
+    if text.isascii():
+        return text
     kept, pile = [], 0
     for character in text:
         pile = pile + 1 if unicodedata.category(character) in {"Mn", "Me"} else 0

@@ -163,6 +163,8 @@ def plain_text(text: str) -> str:
 
     Line feeds stay; a carriage return does not, for it could overwrite the line.
     """
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
     return "".join(
         character
         if character == "\n" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
