@@ -11,7 +11,7 @@ import json
 import os
 import re
 import secrets
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,8 @@ class LayoutRegistry:
     def __init__(self, directory: LayoutDirectory) -> None:
         self.directory = directory
         self._path = Path(directory.path)
+        self._last: tuple[bytes | None, dict[str, Any]] = (None, {})  # the index, as bytes and parsed
+        self._referrals: dict[Digest, tuple[Digest, Descriptor] | None] = {}  # of manifests that were read
 
     def at_once(self, *work: Callable[[], Any]) -> list[Any]:
         """Run the work in turn, because a directory has no round trips, and return the results."""
@@ -114,8 +116,7 @@ class LayoutRegistry:
         what = f"blob {descriptor.digest} of {self.directory}"
         if descriptor.size > MAX_BLOB_BYTES:
             raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes, more than the limit of {MAX_BLOB_BYTES}")
-        data = self._read(self._blob_path(descriptor.digest), descriptor.size)
-        if data is None:
+        if (data := self._read(self._blob_path(descriptor.digest), descriptor.size)) is None:
             raise NotFound(what)
         if (found := Digest.of(data)) != descriptor.digest:
             raise ContentMismatch(what, descriptor.digest, found)
@@ -181,9 +182,7 @@ class LayoutRegistry:
             raise InvalidReference(str(reference), "only a digest can be deleted, because a tag may move")
         with self._writing(), self._locked():
             index = self._index()
-            entries = [entry for entry in index["manifests"] if entry["digest"] != str(digest)]
-            if entries != index["manifests"]:
-                self._write_index({**index, "manifests": entries})
+            self._write_index(index, [entry for entry in index["manifests"] if entry["digest"] != str(digest)])
             self._blob_path(digest).unlink(missing_ok=True)
 
     def tags(self, reference: Reference) -> tuple[str, ...]:
@@ -194,14 +193,17 @@ class LayoutRegistry:
     def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
         """Return the manifests in the index that refer to `digest`; like oras, read each one instead of its entry."""
         self._check(reference)
-        found = {}
-        for entry in self._index()["manifests"]:
-            raw = self._read_manifest(Digest.parse(entry["digest"]))
-            with suppress(InvalidManifest):  # gone, no image manifest, or no referrer
-                subject, referrer = Manifest.parse(raw or b"").referral
-                if subject == digest:
-                    found[referrer.digest] = referrer
-        return tuple(found.values())
+        referrals = [self._referral(Digest.parse(entry["digest"])) for entry in self._index()["manifests"]]
+        return tuple({it[1].digest: it[1] for it in referrals if it is not None and it[0] == digest}.values())
+
+    def _referral(self, digest: Digest) -> tuple[Digest, Descriptor] | None:
+        """Return the subject of a manifest and its entry as a referrer, or None if it is gone or has no subject."""
+        if digest not in self._referrals and (raw := self._read_manifest(digest)) is not None:
+            try:
+                self._referrals[digest] = Manifest.parse(raw).referral
+            except InvalidManifest:
+                self._referrals[digest] = None
+        return self._referrals.get(digest)
 
     def put_referrer(self, reference: Reference, manifest: Manifest, check: Callable[[], None] | None = None) -> Digest:
         """Store a manifest with a subject by its digest, list it as oras does, and return the digest."""
@@ -219,9 +221,7 @@ class LayoutRegistry:
         with self._writing(), self._locked():
             self._store(manifest.digest, manifest.raw)
             index = self._index()
-            entries = with_entry(index["manifests"], entry)
-            if entries != index["manifests"]:
-                self._write_index({**index, "manifests": entries})
+            self._write_index(index, with_entry(index["manifests"], entry))
         return manifest.digest
 
     def _check(self, reference: Reference) -> None:
@@ -231,9 +231,11 @@ class LayoutRegistry:
     def _index(self) -> dict[str, Any]:
         """Return the index, after a check that each of its `manifests` is an object with a digest."""
         path = self._path / INDEX
-        raw = self._read(path, MAX_MANIFEST_BYTES)
-        if raw is None:
+        if (raw := self._read(path, MAX_MANIFEST_BYTES)) is None:
             return {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
+        seen, index = self._last
+        if raw == seen:
+            return index
         try:
             value = parse_document(raw if len(raw) <= MAX_MANIFEST_BYTES else b"")
         except ValueError as error:
@@ -241,11 +243,14 @@ class LayoutRegistry:
         entries = [] if value.get("manifests") is None else value["manifests"]
         if not isinstance(entries, list) or not all(isinstance(digest_of(entry), Digest) for entry in entries):
             raise UnexpectedAnswer(f"{path} is not the index of an image layout: an entry has no sha256 digest")
-        return {**value, "manifests": entries}
+        index = {**value, "manifests": entries}
+        self._last = raw, index
+        return index
 
-    def _write_index(self, index: dict[str, Any]) -> None:
-        content = json.dumps(index, separators=(",", ":"), ensure_ascii=False)
-        write_whole(self._path / INDEX, content.encode())
+    def _write_index(self, index: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+        if entries != index["manifests"]:
+            content = json.dumps({**index, "manifests": entries}, separators=(",", ":"), ensure_ascii=False)
+            write_whole(self._path / INDEX, content.encode())
 
     def _blob_path(self, digest: Digest) -> Path:
         return self._path / "blobs" / "sha256" / digest.hex
