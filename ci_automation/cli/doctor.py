@@ -117,7 +117,7 @@ def _of_artifact(goal: Target) -> Iterator[Diagnosis]:
         yield diagnosed(f"{goal.channel}: credentials and keys", error)
         return
     yield from examine_registry(goal.channel, ports, time.monotonic)
-    yield from examine_signer(goal.channel, ports, intent)
+    yield from examine_signer(goal.channel, ports, intent, in_workflow=bool(os.environ.get("GITHUB_ACTIONS")))
 
 
 def _of_workflows(config: Config | None, place: GitHubPlace | None, folder: Path, file: str | None) -> Diagnosis:

@@ -9,11 +9,13 @@ from msgspec import Struct
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Error, RegistryError, ReleaseSourceError, UsageError
+from ci_automation.flows.ports import NoSigner
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flows.watch import judge, succeeded
 from ci_automation.github.answers import object_at, segment
 from ci_automation.github.errors import GitHubDenied, GitHubUnreachable
+from ci_automation.signing.trust import TrustedIdentities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +75,10 @@ def examine_registry(channel: Reference, ports: Ports, seconds: Callable[[], flo
         return
     took = seconds() - before
     if digest is None:
-        advice = "Make the first artifact with `init`; or check the spelling and the right to read."
+        advice = (
+            "Make its first digest: `init`, or `promote` for a channel that is promoted. Or check the spelling and the "
+            "right to read."
+        )
         yield Diagnosis(what, Health.WRONG, "there is no such channel", advice, UsageError.exit_code)
     elif took > _SLOW:
         advice = "Look at the registry, and the network."
@@ -89,13 +94,22 @@ def examine_registry(channel: Reference, ports: Ports, seconds: Callable[[], flo
         yield Diagnosis(what, Health.GOOD, "an upload could begin; it was given up again")
 
 
-def examine_signer(channel: Reference, ports: Ports, intent: Intent) -> Iterator[Diagnosis]:
-    """Yield who signs, whether the configuration trusts that signer, and whether a trusted one signed the channel."""
+def examine_signer(
+    channel: Reference, ports: Ports, intent: Intent, *, in_workflow: bool = True
+) -> Iterator[Diagnosis]:
+    """Yield who signs, whether the configuration trusts that signer, and whether a trusted one signed the channel.
+
+    Where the configuration trusts identities, only jobs of a workflow can sign, and nothing is wrong elsewhere.
+    """
     what = f"{channel}: who signs"
     try:
         require_signer(ports, intent)
     except Error as error:
-        yield diagnosed(what, error)
+        if isinstance(error, NoSigner) and isinstance(ports.trusted, TrustedIdentities) and not in_workflow:
+            advice = "To see it, run the action with `command: doctor` in a job of that workflow."
+            yield Diagnosis(what, Health.UNSEEN, "a workflow signs keyless, and this is no job of it", advice)
+        else:
+            yield diagnosed(what, error)
     else:
         named = ports.signer.trusted if ports.signer else "nobody (unsafe-unsigned)"
         yield Diagnosis(what, Health.GOOD, f"{named}, who is trusted")

@@ -39,6 +39,10 @@ def left_to_do(
         f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {place.branch} alone: "
         f"{environments}"
     )
+    yield (
+        f"Protect {place.branch} with a rule that asks for a pull request with a review, since a person who may push a "
+        f"workflow there can sign anything: {at}/settings/rules"
+    )
     for name in () if answers.keyless else answers.channels:
         yield (
             f"Make the environment {ENVIRONMENT}-{name} for the branch {place.branch} alone, without reviewers, with "
@@ -62,6 +66,7 @@ def left_to_do(
         f"After the first green run{each}, for each cluster, one cluster first: kubectl apply -f {objects}. A cluster "
         f"without Flux needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
     )
+    yield "Look for what is missing, in this clone: GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
 
 
 def _first(answers: Answers, run: str, newest: str, bootstrapped: str | None, *, there: bool | None) -> str:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.config.workflows import GitHubPlace
 from ci_automation.flows.doctor import (
@@ -24,6 +25,8 @@ from ci_automation.github.runs import Runs
 from ci_automation.github.waiting import GitHubPatience
 from ci_automation.impact.overlay.builder import KustomizeUnusable
 from ci_automation.net.waiting import Clock
+from ci_automation.signing.sigstore.root import TrustRoot
+from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
 from tests.fakes.forge import Forge
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent
 
@@ -142,6 +145,10 @@ def test_a_channel_is_read_written_to_and_verified() -> None:
     assert str(world.channel_digest()) in found[0].found
     foreign = [*examine_signer(CHANNEL, world.ports("theirs", "ours"), intent())]
     assert health(foreign) == [Health.WRONG, Health.GOOD]
+    workflow = IdentityMatch.exact(Identity("https://issuer.example", PLACE.subject("flux.yaml")))
+    keyless = replace(ports, signer=None, trusted=TrustedIdentities((workflow,), TrustRoot("a file", b"")))
+    for in_workflow, signs in ((False, Health.UNSEEN), (True, Health.WRONG)):
+        assert next(examine_signer(CHANNEL, keyless, intent(), in_workflow=in_workflow)).health is signs
     times = iter((0.0, 3.0))
     assert next(iter(examine_registry(CHANNEL, ports, lambda: next(times)))).health is Health.WRONG
 

@@ -118,13 +118,19 @@ def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.C
     assert run(["setup", *waves, *ACTION]) == 0
     left = capsys.readouterr().out.partition("Left to do:\n")[2].splitlines()
     clicks = (
-        *("Commit", "Tick", "Make the environment flux-manifests ", "command init, artifact staging, to v"),
+        *(
+            "Commit",
+            "Tick",
+            "Make the environment flux-manifests ",
+            "/settings/rules",
+            "command init, artifact staging, to v",
+        ),
         *("packages/container/flux-manifests/", "72h after staging got", "72h after production got"),
-        *("packages/container/flux-stable/", "kubectl apply -f flux-manifests-CHANNEL.yaml"),
+        *("packages/container/flux-stable/", "kubectl apply -f flux-manifests-CHANNEL.yaml", "doctor"),
     )
     assert len(left) == len(clicks)
     assert all(click in line for click, line in zip(clicks, left, strict=True))
-    assert "command promote, artifact production" in left[5]
+    assert "command promote, artifact production" in left[6]
     written = files(clone)
     assert "overlay: clusters/flux-system\n" in written[".github/flux-manifests.yaml"]
     shipped = (Path(__file__).parents[2] / "workflows/flux.yaml").read_text()

@@ -48,6 +48,10 @@ PRINTED = {
     ("cli/demo.py", "rollback"): DEMO,
     ("report/rollback.py", "rollback"): "tests/e2e/test_printed.py::test_what_lifts_a_hold",
     ("cli/__init__.py", "demo"): DEMO,
+    (
+        "flows/left_to_do.py",
+        "doctor",
+    ): "tests/e2e/test_commands.py::test_the_doctor_says_the_wrong_first_and_exits_with_its_code",
 }
 
 
