@@ -21,7 +21,7 @@ from ci_automation import __version__
 from ci_automation.errors import INTERRUPTED, Error, is_interruption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -84,34 +84,32 @@ _ELSEWHERE = {
     "bootstrap": ("cli.bootstrap", "bootstrap_command"),
 }
 
-# Words that people try first, by the command that does it.
-MEANT = {
-    word: name
-    for name, words in {
-        "demo": "try example",
-        "setup": "configure start",
-        "init": "create new",
-        "check": "status outdated info",
-        "plan": "preview dry-run",
-        "update": "publish upgrade bump run sync",
-        "apply": "approve confirm",
-        "push": "upload",
-        "pull": "unpack download get",
-        "render": "export",
-        "rollback": "revert undo downgrade",
-        "history": "list ls log logs versions tags",
-        "prune": "clean cleanup delete rm",
-        "discover": "inspect",
-        "sync-manifests": "manifests",
-        "bootstrap": "install",
-        "--help": "help",
-        "--version": "version",
-    }.items()
-    for word in words.split()
-}
-
-
 COMPLETE = "_FLUX_MANIFESTS_COMPLETE"  # the variable in which that script says what a shell asks for
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Help whose lines are never broken at a hyphen, so that names of options and files stay whole."""
+
+    def write_text(self, text: str) -> None:
+        """Write a text in lines."""
+        super().write_text(text.replace("-", _UNBROKEN))
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """Write how the command is called."""
+        super().write_usage(prog, args.replace("-", _UNBROKEN), prefix)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write a list of options or commands."""
+        rows = [(first.replace("-", _UNBROKEN), second.replace("-", _UNBROKEN)) for first, second in rows]
+        super().write_dl(rows, col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        """Return all that was written."""
+        return super().getvalue().replace(_UNBROKEN, "-")
+
+
+_UNBROKEN = "\N{NON-BREAKING HYPHEN}"
+click.Context.formatter_class = HelpFormatter
 
 
 class Commands(click.Group):
@@ -135,6 +133,8 @@ class Commands(click.Group):
         """Return the command that is called; an unknown one names the nearest."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             import difflib
+
+            from ci_automation.cli.completion import MEANT
 
             near = MEANT.get(args[0]) or next(iter(difflib.get_close_matches(args[0], COMMANDS, n=1)), "")
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near!r}?" if near else ""))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_aside
-from ci_automation.cli.parameters import SIGNING, STEPS, HeadedCommand, takes
+from ci_automation.cli.parameters import SIGNING, STEPS, WRITING_AS_IN, HeadedCommand, takes
 from ci_automation.cli.results import finish, for_each, print_next
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ci_automation.cli.target import Target
 
 
-@click.command("check", cls=HeadedCommand)
+@click.command("check", cls=HeadedCommand, as_in=WRITING_AS_IN)
 @click.argument("artifact", required=False)
-@click.option("--heal", is_flag=True, help="sign again a channel that has lost its signature and is provably yours")
+@click.option("--heal", is_flag=True, help="sign again a channel that lost its signature and is provably yours")
 @takes("exit-code", *SIGNING, *STEPS, install_flags=True)
 def command(artifact: str | None, *, heal: bool, exit_code: bool, given: Arguments) -> int:
     """Say whether a channel is current, and what could be done.

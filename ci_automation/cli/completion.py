@@ -14,6 +14,32 @@ if TYPE_CHECKING:
 
 _NAME = "flux-manifests"
 
+# Words that people try first, by the command that does it.
+MEANT = {
+    word: name
+    for name, words in {
+        "demo": "try example",
+        "setup": "configure start",
+        "init": "create new",
+        "check": "status outdated info",
+        "plan": "preview dry-run",
+        "update": "publish upgrade bump run sync",
+        "apply": "approve confirm",
+        "push": "upload",
+        "pull": "unpack download get",
+        "render": "export",
+        "rollback": "revert undo downgrade",
+        "history": "list ls log logs versions tags",
+        "prune": "clean cleanup delete rm",
+        "discover": "inspect",
+        "sync-manifests": "manifests",
+        "bootstrap": "install",
+        "--help": "help",
+        "--version": "version",
+    }.items()
+    for word in words.split()
+}
+
 
 class _OrFiles(ShellComplete):
     """Completion with the names of files where we know of nothing else: most values are files, folders or artifacts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -10,7 +11,7 @@ import click
 from ci_automation.cli.options import OF_COMMAND_LINE, Heading, Kind, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -39,6 +40,12 @@ INSTALL_FLAGS = (
     Option("network-policy", "deny ingress from other namespaces", kind=Kind.EITHER),
     Option("flag", "a flag that only that release's own CLI knows", "NAME=VALUE", Kind.LIST),
 )
+FLAGS_AS_IN = {Heading.FLUX_INSTALL: "render"}
+# Of a command that writes nothing, but may be given what the command that it prints needs.
+WRITING_AS_IN = {
+    **dict.fromkeys((Heading.SIGNING, Heading.CONTENT, Heading.ALLOWANCES, Heading.CLUSTERS), "update"),
+    **FLAGS_AS_IN,
+}
 _WITHOUT_EFFECT = ("export", "force")  # they say what `flux install` does with its output, which is not ours to do
 
 
@@ -54,13 +61,40 @@ _option = functools.partial(click.option, cls=HeadedOption)
 
 
 class HeadedCommand(click.Command):
-    """A command whose help has its options in parts."""
+    """A command whose help begins with an example, and has its options in parts.
+
+    Of the parts that another command explains, `as_in`, it has the names alone.
+    """
+
+    def __init__(self, *names: Any, as_in: Mapping[Heading, str] = FLAGS_AS_IN, **settings: Any) -> None:  # click's own
+        super().__init__(*names, **settings)
+        self.as_in = as_in
+
+    def format_help_text(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command does, in one sentence, then the example, and then the rest."""
+        first, *rest = inspect.cleandoc(self.help or "").split("\n\n")
+        rest.sort(key=lambda paragraph: not paragraph.startswith("\b"))
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text("\n\n".join((first, *rest)))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, part by part."""
+        names: dict[str, list[str]] = {}
         for heading, options in options_by_heading(self, ctx):
+            if other := self.as_in.get(heading):
+                names.setdefault(other, []).extend(it.opts[0] for it in options if not _is_refused(it))
+                continue
             with formatter.section(heading.value):
                 formatter.write_dl([row for it in options if (row := it.get_help_record(ctx))])
+        for other, opts in names.items():
+            with formatter.section(f"More options, which `{ctx.find_root().info_name} {other} --help` explains"):
+                formatter.write_text(", ".join(opts))
+
+
+def _is_refused(option: click.Option) -> bool:
+    """Return whether the option is there only to say why there is none."""
+    return (option.help or "").startswith("refused")
 
 
 def options_by_heading(command: click.Command, ctx: click.Context) -> Iterator[tuple[Heading, list[click.Option]]]:

@@ -16,7 +16,7 @@ from ci_automation.flux.version import Version
 from ci_automation.report.text import plain_text
 
 
-@click.command("render", cls=HeadedCommand)
+@click.command("render", cls=HeadedCommand, as_in={})
 @click.option("--flux-version", "--version", required=True, metavar="VERSION", help="the release, for example v2.9.4")
 @takes("releases", *COMMON, install_flags=True)
 def command(flux_version: str, given: Arguments) -> None:

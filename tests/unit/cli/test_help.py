@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from ci_automation import __version__
-from ci_automation.cli import COMMANDS, MEANT, cli, run
+from ci_automation.cli import COMMANDS, cli, run
+from ci_automation.cli.completion import MEANT
 from ci_automation.cli.options import Heading
-from ci_automation.cli.parameters import INSTALL_FLAGS, options_by_heading
+from ci_automation.cli.parameters import INSTALL_FLAGS, HeadedCommand, options_by_heading
 from ci_automation.flux.options import Options
 
 if TYPE_CHECKING:
@@ -81,6 +82,34 @@ def test_each_help_has_an_example_that_is_unbroken(name: str) -> None:
     text = CliRunner().invoke(cli, [*name.split(), "--help"], prog_name="flux-manifests", terminal_width=80).output
     examples = [line.strip() for line in text.splitlines() if line.startswith("  flux-manifests ")]
     assert any(f"{line} ".startswith(f"flux-manifests {name} ") for line in examples), text
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_name_is_broken_at_a_hyphen(name: str) -> None:
+    text = CliRunner().invoke(cli, [*name.split(), "--help"], prog_name="flux-manifests", terminal_width=80).output
+    assert not [line for line in text.splitlines() if line.endswith("-")]
+
+
+def test_the_help_of_check_begins_with_an_example_and_leaves_out_what_writing_takes() -> None:
+    runner = CliRunner()
+    lines = runner.invoke(cli, ["check", "--help"], prog_name="flux-manifests", terminal_width=80).output.splitlines()
+    assert any(line.startswith("  flux-manifests check oci://") for line in lines[:10])
+    assert len(lines) <= 60
+    assert not [line for line in lines if line.startswith(("  --signing ", "  --adopt ", "  --namespace "))]
+
+
+@pytest.mark.parametrize("name", [name for name, it in ALL.items() if isinstance(it, HeadedCommand)])
+def test_what_another_command_explains_it_has_with_the_same_heading(name: str) -> None:
+    command = ALL[name]
+    assert isinstance(command, HeadedCommand)
+    told = dict(options_by_heading(command, click.Context(command)))
+    for heading, other in command.as_in.items():
+        there = dict(options_by_heading(ALL[other], click.Context(ALL[other]))).get(heading, [])
+        assert {it.name for it in told.get(heading, [])} <= {it.name for it in there}
+        assert other != name
+        explaining = ALL[other]
+        assert isinstance(explaining, HeadedCommand)
+        assert heading not in explaining.as_in
 
 
 @pytest.mark.parametrize("name", ALL)
