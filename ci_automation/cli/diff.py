@@ -19,8 +19,9 @@ from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_
 from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
 from ci_automation.impact.hazard import Certainty
-from ci_automation.report.changes import text_parts
-from ci_automation.report.changes_markdown import difference_markdown
+from ci_automation.report.blocks import Bullet, Code, Detail, on_terminal
+from ci_automation.report.changes import sections, text_parts
+from ci_automation.report.markdown import to_markdown, words_markdown
 from ci_automation.report.text import MarkedLine
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ClustersConfig, Config
     from ci_automation.flows.ports import Ports
+    from ci_automation.report.blocks import Block
 
 _ROWS = 100  # of each table and list in Markdown
 _ROW = re.compile(r"(?P<artifact>.+)@(?P<number>[0-9]{1,6})")
@@ -82,9 +84,11 @@ def command(old: str, new: str, *, exit_code: bool, given: Arguments) -> int:
     if given.output == "json":
         print_json(_to_json(found), "diff")
     elif given.output == "markdown":
-        print_text(difference_markdown(before.name, after.name, _remarks(found), found.found, _ROWS))
+        print_text(f"## {words_markdown((Code(before.name), ' to ', Code(after.name)))}\n")
+        blocks: list[Block] = [*map(Bullet, _remarks(found)), *sections(found.found, Detail.page(_ROWS))]
+        print_text(to_markdown(blocks, "### {}"))
     else:
-        print_parts(MarkedLine(remark) for remark in _remarks(found))
+        print_parts(on_terminal(map(MarkedLine, _remarks(found))))
         print_parts(text_parts(found.found, every=given.verbose))
     return _code(found) if exit_code else _SAME
 

@@ -17,7 +17,8 @@ from ci_automation.flows.init import init
 from ci_automation.flows.migration import BootstrappedFolder, MigrationAllowances, read_bootstrapped
 from ci_automation.flows.sync import sync
 from ci_automation.flux.version import Version
-from ci_automation.report.changes import rights_lines, text_parts
+from ci_automation.report.blocks import on_terminal
+from ci_automation.report.changes import rights_blocks, text_parts
 from ci_automation.report.findings import Findings
 from ci_automation.report.migration import migration_steps
 from ci_automation.report.text import plain_text
@@ -110,6 +111,6 @@ def _print(result: Initialised, goal: Target, given: Arguments, steps: str) -> N
         print_text(_UNSIGNED if result.published else f"Nothing was verified: {goal.ports.why_nobody}.")
     if result.hazards:
         print_parts(text_parts(Findings(hazards=result.hazards, nothing_before=True)))
-    print_parts(rights_lines(result.rights, every=given.verbose))
+    print_parts(on_terminal(rights_blocks(result.rights, every=given.verbose)))
     if steps:
         print_text(f"\n{steps}")

@@ -3,9 +3,9 @@
 __all__ = [
     "account",
     "adoption",
+    "blocks",
     "bootstrap",
     "changes",
-    "changes_markdown",
     "cluster_secrets",
     "consumers",
     "findings",

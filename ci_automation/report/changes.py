@@ -1,4 +1,4 @@
-"""Changes, hazards, pruned objects and verdicts of a step as lines and tables for a terminal.
+"""Changes, hazards, pruned objects and verdicts of a step as blocks, for a terminal and for Markdown.
 
 The values are those of `Findings`, as its JSON has them; what is long is cut, and says so.
 """
@@ -15,32 +15,37 @@ from ci_automation.impact.change import Severity
 from ci_automation.impact.hazard import Certainty, all_of
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, decide
+from ci_automation.report.blocks import Bullet, Code, Command, Detail, Quoted, Strong, Titled, cut, more, on_terminal
 from ci_automation.report.findings import CRD, Findings, acknowledging, meaning, named_together, told_together
-from ci_automation.report.text import MarkedLine, Part, Table, plain_text
+from ci_automation.report.text import MarkedLine, Part, Table, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from ci_automation.impact.change import Change
+    from ci_automation.impact.change import Change, FileDiff
     from ci_automation.impact.hazard import Hazard
     from ci_automation.impact.rights import FolderRights, Right
-    from ci_automation.policy.decision import Verdict
     from ci_automation.policy.plan import PlannedStep
+    from ci_automation.report.blocks import Block
+    from ci_automation.report.findings import Taken
 
 DELETES = "deletes"  # a word that has a colour of its own on a terminal
-_FEW = 3  # harmless changes that are told one by one
-_MANY, _OF_A_CLASS = 6, 1  # rows of changes on a terminal, and of each class where there are more
-_ROWS = 60  # on a terminal; of a hazard's places, too
-_BRIEF = 10  # lines of a step
-_TO_COPY = 5  # entries of a block
-_DIFF_ROWS = 20  # lines of a diff on a terminal
-RENDERED = "What changes in the rendering of "
-GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
-WITH_ALL = "with every object of its kind"
+BREAKS, PRUNES, CHANGES = "What can break", "What clusters delete (prune)", "What changes"
+FILES = "What changes in your files"
 NOTHING = "No object and no file changes."
 ALL_NEW = "There was nothing before: everything is new."
-_TO_ACCEPT = "To acknowledge instead, add to the artifact's configuration:"
-_WHY = "Verdict of each gate:"
+_FEW = 3  # harmless changes that a terminal tells one by one
+_BRIEF = 10  # lines of a step
+_TO_COPY = 5  # entries of a block
+_MAX_REMEDY = 600
+_ROOM = 100  # characters of a diff in Markdown for each entry of a list
+_ALL = 1 << 30
+_HINT = " (-v lists them)"
+_SHORT = Detail(rows=60, below=60, changes=6, lines=20, hint=_HINT)
+_SHORTEST = Detail(rows=60, below=1, changes=6, lines=20, hint=_HINT)
+_EVERY = Detail(rows=_ALL, below=_ALL, changes=_ALL, every=True)
+_GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
+
 _PROOFS = {
     Proof.KNOWN: "rendering tested with this release",
     Proof.CALIBRATED: "rendering equal to Flux's own",
@@ -53,33 +58,6 @@ def step_parts(step: PlannedStep, *, every: bool = False, width: int | None = No
     """Yield what a step changes and can break, and what each gate says, on few lines; `every` detail on request."""
     yield MarkedLine(step_title(step, "->"))
     yield from text_parts(Findings.of(step), every=True) if every else brief_parts(Findings.of(step), width)
-
-
-def brief_parts(found: Findings, width: int | None = None, told: Collection[str] = ()) -> Iterator[Part]:
-    """Yield the findings on at most ten lines of a terminal of this width, and how much more -v lists.
-
-    What is `told` elsewhere is not repeated. Sections get lines in turn; a block to copy is not counted, and whole.
-    """
-    told = (*told, *(it.reason for it in found.gates if it.gate in {"kind", UPSTREAM}))
-    sections = (
-        _obstacle_lines(found, told),
-        _hazard_lines(found, every=False, brief=True),
-        _pruned_lines(found),
-        _change_lines(found, few=0),
-        _diff_lines(found, every=False),
-    )
-    turns = [(number, line) for turn in zip_longest(*sections) for number, line in enumerate(turn) if line]
-    taken = accumulate(len(line.lines(width)) for _, line in turns)
-    shown = [turn for turn, lines in zip(turns, taken, strict=True) if lines <= _BRIEF] or turns[:1]
-    yield from (line for _, line in sorted(shown, key=itemgetter(0)))
-    more = len(turns) - len(shown)
-    counts = (f"+ {more} more line{'s' if more > 1 else ''}" if more else "", _passed(found) if found.gates else "")
-    if any(counts):
-        yield MarkedLine(f"{', '.join(filter(None, counts))} (-v lists them)")
-    if len(found.to_acknowledge()) > _TO_COPY:
-        yield MarkedLine(f"-v prints how to acknowledge these {len(found.to_acknowledge())} findings instead.")
-    else:
-        yield from _acknowledge_lines(found, every=False)
 
 
 def step_title(step: PlannedStep, to: str) -> str:
@@ -96,220 +74,241 @@ def unknown_flags(step: PlannedStep) -> str:
     return f" with flags that this program does not know: {names}" if names and not step.promoted_from else ""
 
 
+def brief_parts(found: Findings, width: int | None = None, told: Collection[str] = ()) -> Iterator[Part]:
+    """Yield the findings on at most ten lines of a terminal of this width, and how much more -v lists.
+
+    What is `told` elsewhere is not repeated. Sections get lines in turn; a block to copy is not counted, and whole.
+    """
+    told = (*told, *(it.reason for it in found.gates if it.gate in {"kind", UPSTREAM}))
+    parts = (on_terminal(obstacles(found, told)), *(on_terminal((it,)) for it in sections(found, _SHORTEST)))
+    turns = [(number, line) for turn in zip_longest(*parts) for number, line in enumerate(turn) if line]
+    taken = accumulate(len(line.lines(width)) for _, line in turns if isinstance(line, MarkedLine))
+    kept = [turn for turn, lines in zip(turns, taken, strict=True) if lines <= _BRIEF] or turns[:1]
+    yield from (line for _, line in sorted(kept, key=itemgetter(0)))
+    left = len(turns) - len(kept)
+    counts = (f"+ {left} more line{'s' if left > 1 else ''}" if left else "", _passed(found) if found.gates else "")
+    if any(counts):
+        yield MarkedLine(f"{', '.join(filter(None, counts))}{_HINT}")
+    if len(found.to_acknowledge()) > _TO_COPY:
+        yield MarkedLine(f"-v prints how to acknowledge these {len(found.to_acknowledge())} findings instead.")
+    else:
+        yield from on_terminal(acknowledgements(found, _SHORTEST))
+
+
 def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
     """Yield the findings for a terminal, the gravest first; of many changes the first ones, or `every` one."""
-    yield from _hazard_lines(found, every=every)
-    yield from _pruned_lines(found)
-    yield from _change_table_of_all(found) if every else _change_lines(found)
-    yield from _diff_lines(found, every=every)
-    yield from rights_lines(found.rights, every=True) if every else ()
-    yield from _acknowledge_lines(found, every=every)
-    yield from _gate_parts(found, every=every)
+    detail = _EVERY if every else _SHORT
+    yield from on_terminal(sections(found, detail))
+    yield from on_terminal(rights_blocks(found.rights, every=True)) if every else ()
+    yield from on_terminal(acknowledgements(found, detail))
+    yield from on_terminal(verdicts(found, detail) if every else obstacles(found))
+    yield from [MarkedLine(f"{_passed(found)}{_HINT}")] if found.gates and not every else ()
 
 
-def _hazard_lines(found: Findings, *, every: bool, brief: bool = False) -> Iterator[MarkedLine]:
-    """Yield what can break, where, and what to do; if `brief`, the first recipe alone."""
-    kinds = [(it,) for it in found.ranked_hazards()] if every else found.hazards_by_kind()
-    taken, shared = found.taken(), found.shared_remedies([kind[0] for kind in kinds])
+def sections(found: Findings, detail: Detail) -> Iterator[Titled]:
+    """Yield what can break, what clusters delete, and what changes, the gravest first."""
+    verdict = ", verdict" if found.gates else ""
     if found.hazards:
-        yield MarkedLine(f"What can break (certainty, gate{_verdict_too(found)}):")
-    yield from _remedy_lines("  What to do about several of these:", shared[: 1 if brief else None])
-    for kind in kinds:
-        hazard, several = kind[0], len(kind) > 1
-        head = hazard_words(hazard, taken.hazard(hazard)) + ("" if several else f" ({hazard.fingerprint})")
-        is_cut = not every and hazard.certainty is Certainty.ADVICE
-        yield MarkedLine(_line(f"  {head}: {told_together(kind)}"), hazard.certainty, may_be_cut=is_cut)
-        places = tuple(dict.fromkeys(place for each in kind for place in each.places))
-        rows = 1 if brief else _ROWS
-        yield from (MarkedLine(_line(f"      at {place}")) for place in places[:rows])
-        if len(places) > rows:
-            yield MarkedLine(f"      and at {len(places) - rows} more place{'s' if len(places) - rows > 1 else ''}")
-        if several or (brief and not is_cut):
-            own = [text for text in hazard.remedies if text not in shared or several]
-            recipe = [text for text in own if all(text in each.remedies for each in kind)][:1]
-            more = "-v has more, and the fingerprints" if several else "-v has more"
-            yield from (MarkedLine(_line(f"      what to do: {text} ({more})")) for text in recipe)
-        elif not is_cut:
-            yield from _remedy_lines("      what to do:", [text for text in hazard.remedies if text not in shared])
+        yield Titled(BREAKS, tuple(_hazards(found, detail)), legend=f"certainty, gate{verdict}")
+    if found.pruned:
+        yield Titled(PRUNES, cut([_pruned(name) for name in found.ranked_pruned()], detail.rows, "object"))
+    yield Titled(CHANGES, tuple(_changes(found, detail)), legend=f"severity, class{verdict}" if found.changes else "")
+    if found.diffs:
+        yield Titled(FILES, cut([_diff(it, detail) for it in found.diffs], detail.rows, "file"))
 
 
-def _remedy_lines(head: str, remedies: Sequence[str]) -> Iterator[MarkedLine]:
-    if remedies:
-        yield MarkedLine(head)
-    yield from (
-        MarkedLine(f"        {line}", to_copy="`" not in line)
-        for text in remedies
-        for line in plain_text(text).split("\n")
+def _hazards(found: Findings, detail: Detail) -> Iterator[Block]:
+    kinds = found.hazards_by_kind()
+    shared = found.shared_remedies([kind[0] for kind in kinds] if detail.hint else None)
+    yield from cut([_hazard(found, kind, shared, detail) for kind in kinds], detail.rows, "hazard", detail.hint)
+    if shared:
+        yield Titled("What to do about several of these", _remedies(shared, detail))
+
+
+def _hazard(found: Findings, kind: Sequence[Hazard], shared: Collection[str], detail: Detail) -> Bullet:
+    """Return what hazards of one kind break, where, and what to do about each."""
+    hazard, is_advice = kind[0], kind[0].certainty is Certainty.ADVICE
+    places = dict.fromkeys(place for each in kind for place in each.places)
+    below = cut([Bullet(("at ", Code(str(place)))) for place in places], detail.below, "place", detail.hint)
+    own = [[text for text in each.remedies if text not in shared] for each in kind]
+    several = len(kind) > 1
+    if detail.hint and (several or (detail.below == 1 and not is_advice)):
+        recipes = [text for text in own[0] if all(text in texts for texts in own)]
+        rest = " (-v has more, and the fingerprints)" if several else " (-v has more)" if len(recipes) > 1 else ""
+        below += tuple(Bullet(("what to do: ", *_words(text), rest)) for text in recipes[:1])
+    elif several:
+        each = [Bullet(_named(it, it.sentence), "", _remedies(of, detail)) for it, of in zip(kind, own, strict=True)]
+        below += (Titled("Each of these, and what to do about it", cut(each, detail.rows), folded=True),)
+    elif own[0] and not (detail.hint and is_advice):
+        below += (Titled("What to do", _remedies(own[0], detail), folded=len(found.hazards) > 1),)
+    said = told_together(kind)
+    words = (_head(found, hazard), ": ", *((said,) if several else _named(hazard, said)))
+    return Bullet(words, hazard.certainty, below, may_be_cut=bool(detail.hint) and is_advice)
+
+
+def _head(found: Findings, hazard: Hazard) -> str:
+    """Return how sure a hazard is, which gate tells it, and what that gate says."""
+    return _strong(
+        ", ".join(filter(None, (hazard.certainty, hazard.gate, found.taken().hazard(hazard)))), hazard.certainty
     )
 
 
-def _pruned_lines(found: Findings) -> Iterator[MarkedLine]:
-    if found.pruned:
-        yield MarkedLine("What clusters delete when they apply it (prune):")
-    for name in found.ranked_pruned():
-        is_crd = name.startswith(CRD)
-        yield MarkedLine(_line(f"  {name}{f', {WITH_ALL}' if is_crd else ''}"), DELETES if is_crd else Severity.WARNING)
+def hazards_in_brief(found: Findings, rows: int, limit: int) -> tuple[Block, ...]:
+    """Return what can break, in one entry for each kind of hazard."""
+    kinds = found.hazards_by_kind()
+    return cut(
+        [Bullet((_head(found, kind[0]), ": ", shortened(told_together(kind), limit))) for kind in kinds], rows, "hazard"
+    )
 
 
-def _change_lines(found: Findings, few: int = _FEW) -> Iterator[MarkedLine]:
-    """Yield the changes that need a look, a line each, those of several objects together; others are told if `few`."""
+def _named(hazard: Hazard, said: str) -> tuple[str, ...]:
+    return said, " (", Code(hazard.fingerprint), ")"
+
+
+def _strong(text: str, mark: str) -> str:
+    return Strong(text) if mark in _GRAVE else text
+
+
+def _remedies(remedies: Sequence[str], detail: Detail) -> tuple[Block, ...]:
+    return cut([Bullet(_words(text)) for text in remedies], detail.below, "", detail.hint)
+
+
+def _words(remedy: str) -> tuple[str, ...]:
+    """Return advice whose commands are in backticks, as its author put them."""
+    parts = remedy[:_MAX_REMEDY].split("`")
+    return tuple(Command(part) if number % 2 else part for number, part in enumerate(parts) if part)
+
+
+def _pruned(name: str) -> Bullet:
+    whole = f"{name}, with every object of its kind"
+    return Bullet(Strong(whole), DELETES) if name.startswith(CRD) else Bullet(name, Severity.WARNING)
+
+
+def _changes(found: Findings, detail: Detail) -> Iterator[Block]:
+    """Yield the changes that need a look, those of several objects together, and the others after a click."""
     if not found.changes:
         yield MarkedLine(ALL_NEW if found.nothing_before else NOTHING)
         return
-    harmless = found.harmless()
-    rows = found.alike((*found.to_look_at(), *(harmless if len(harmless) <= few else ())))
-    yield from (MarkedLine(f"What changes (severity, class{_verdict_too(found)}):"),) if rows or few else ()
-    seen: Counter[str] = Counter()
-    left: Counter[str] = Counter() if len(harmless) <= few else Counter(it.belongs_to for it in harmless)
-    for row in rows:
-        seen[row[0].belongs_to] += 1
-        if len(rows) > _MANY and seen[row[0].belongs_to] > _OF_A_CLASS:
-            left[f"more {row[0].belongs_to}"] += len(row)
-        else:
-            yield _change_line(found, row)
-    if rest := [*(f"{number} {name}" for name, number in left.items()), *found.counted()]:
-        yield MarkedLine(f"+ {', '.join(rest)} (-v lists them)")
+    if not detail.hint:
+        yield MarkedLine(f"{found.count()}.")
+    taken, grave = found.taken(), found.to_look_at()
+    alike = [(it,) for it in grave] if detail.every else found.alike(grave)
+    yield from _cut_changes([_change(row, taken, detail) for row in alike], alike, detail)
+    counted = [] if detail.every else list(found.counted())
+    harmless = found.harmless(every=detail.every)
+    if detail.hint and not 0 < len(harmless) <= (0 if detail.below == 1 else _FEW):
+        numbers = Counter(it.belongs_to for it in harmless)
+        counted = [*(f"{number} {name}" for name, number in numbers.items()), *counted]
+        yield from [MarkedLine(f"+ {', '.join(counted)}{detail.hint}")] if counted else ()
+    elif number := len(found.changes) - len(grave):
+        listed = cut([_change((it,), taken, detail) for it in harmless], detail.rows)
+        rest = (Bullet(f"{', '.join(counted)}{detail.hint}"),) if counted else ()
+        need = "change that needs" if number == 1 else "changes that need"
+        yield Titled(f"{number} {need} no review", (*listed, *rest), folded=True)
 
 
-def _verdict_too(found: Findings) -> str:
-    """Return how the head of a list goes on whose lines say what the gates make of each."""
-    return ", verdict" if found.gates else ""
+def _cut_changes(entries: Sequence[Bullet], of: Sequence[Sequence[Change]], detail: Detail) -> Iterator[Bullet]:
+    """Yield as many changes as there is room for, of each class one before the others."""
+    first = {row[0].belongs_to: number for number, row in reversed([*enumerate(of)])}.values()
+    order = sorted(range(len(of)), key=lambda number: number not in first)
+    yield from (entries[number] for number in sorted(order[: detail.changes]))
+    left: Counter[str] = Counter()
+    for number in sorted(order[detail.changes :]):
+        left[of[number][0].belongs_to] += len(of[number])
+    if left:
+        yield Bullet(f"and {', '.join(f'{number} more {name}' for name, number in left.items())}{detail.hint}")
 
 
-def _change_line(found: Findings, row: Sequence[Change]) -> MarkedLine:
-    first, verdict = row[0], found.taken().change(row[0])
-    head = ", ".join(word for word in (str(first.severity), str(first.belongs_to), verdict) if word)
-    between = ":" if len(row) > 1 else ""
-    mark = first.severity if first.severity in GRAVE else ""
-    return MarkedLine(_line(f"  {head}: {named_together(row)}{between} {meaning(first)}"), mark, may_be_cut=True)
+def _change(row: Sequence[Change], taken: Taken, detail: Detail) -> Bullet:
+    """Return a change, or what says the same of several objects."""
+    first, named = row[0], named_together(row)
+    head = ", ".join(filter(None, (first.severity, first.belongs_to, taken.change(first))))
+    words = (_strong(head, first.severity), ": ", Code(named), ": " if len(row) > 1 else " ", meaning(first))
+    mark = first.severity if first.severity in _GRAVE else ""
+    if detail.every:
+        return Bullet((*words, f" ({first.fingerprint})"), mark, (Bullet(f"{first.path}: {first.old} -> {first.new}"),))
+    if len(row) == 1 or detail.hint:
+        return Bullet(words, mark, may_be_cut=True)
+    each = cut([_change((it,), taken, detail) for it in row], detail.below)
+    return Bullet(words, mark, (Titled("Each of these", each, folded=True),))
 
 
-def _change_table_of_all(found: Findings) -> Iterator[Part]:
-    if not found.changes:
-        yield from _change_lines(found)
-        return
-    yield MarkedLine(f"What changes: {found.count()}")
-    yield change_table(found, [(it,) for it in found.ranked()], every=True).mapped(lambda _, cell: _line(cell))
+def _diff(diff: FileDiff, detail: Detail) -> Titled:
+    """Return the diff of a file of the overlay, or of what it renders to; of a long one the first lines."""
+    lines = diff.text.splitlines()
+    shown = Quoted("\n".join(lines[: detail.lines]), detail.rows * _ROOM)
+    title = f"What changes in the rendering of {diff.path}" if diff.rendered else Code(diff.path)
+    return Titled(title, (shown, *more(len(lines) - detail.lines, "line", detail.hint)), folded=diff.rendered)
 
 
-def _diff_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
-    """Yield the diffs of overlay files, and of what they render to; of long ones the first lines."""
-    for each in found.diffs:
-        lines = each.text.splitlines()
-        shown = lines if every else lines[:_DIFF_ROWS]
-        yield MarkedLine(_line(f"{RENDERED if each.rendered else ''}{each.path}:"))
-        yield from (MarkedLine(_line(f"  {line}"), to_copy=True) for line in shown)
-        if len(lines) > len(shown):
-            yield MarkedLine(f"  and {len(lines) - len(shown)} more lines (-v lists them)")
-
-
-def rights_lines(folders: Sequence[FolderRights], *, every: bool) -> Iterator[MarkedLine]:
+def rights_blocks(folders: Sequence[FolderRights], *, every: bool) -> Iterator[Block]:
     """Yield what Flux may do, by folder and namespace: the gravest rights, or all."""
     for each in folders:
         folder = f"./{each.folder.removeprefix('.')}"
         what = f"by the components alone; {folder} was not built: {each.unbuilt}" if each.unbuilt else ""
-        yield MarkedLine(_line(f"What Flux may do in clusters {what or f'that apply {folder}'}"))
-        more = each.more
+        left = each.more
+        blocks: list[Block] = []
         for namespace, rights in each.by_namespace.items():
             shown = [it for it in rights if every or it.severity is Severity.DANGER]
-            more += len(rights) - len(shown)
-            if shown:
-                where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
-                yield MarkedLine(_line(f"  {where}:"))
-            yield from (_right_line(it, every=every) for it in shown)
-        if more:
-            yield MarkedLine(f"  and {more} less grave bindings{'' if every else ' (-v lists them)'}")
+            left += len(rights) - len(shown)
+            where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
+            blocks += [Titled(where, tuple(_right(it, every=every) for it in shown))] if shown else ()
+        blocks += [Bullet(f"and {left} less grave bindings{'' if every else _HINT}")] if left else ()
+        title = f"What Flux may do in clusters {what or f'that apply {folder}'}"
+        yield Titled(title, tuple(blocks)) if blocks else MarkedLine(title)
 
 
-def _right_line(right: Right, *, every: bool) -> MarkedLine:
+def _right(right: Right, *, every: bool) -> Bullet:
     sorts = {"escalation": "; ".join(right.escalation), "secrets": ", ".join(right.secrets)}
     grave = "" if right.everything else "".join(f" [{name}: {said}]" for name, said in sorts.items() if said)
     by_kind: dict[str, list[str]] = {}
     for kind, _, name in (each.partition(" ") for each in right.subjects or ("no subject",)):
         by_kind.setdefault(kind, []).append(name)
     who = all_of([f"{kind}{'s' if len(names) > 1 else ''} {all_of(names)}" for kind, names in by_kind.items()])
-    text = _line(f"    {right.severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})")
-    return MarkedLine(text, right.severity if right.severity in GRAVE else "", may_be_cut=not every)
+    text = f"{right.severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})"
+    return Bullet(text, right.severity if right.severity in _GRAVE else "", may_be_cut=not every)
 
 
-def _acknowledge_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
-    known = found.to_acknowledge(every=every)
-    if known and (every or decide(found.gates) is not Decision.APPROVAL):
-        yield from map(MarkedLine, _not_enough(found) if every else ())
-        yield MarkedLine(_TO_ACCEPT)
-        yield from (MarkedLine(f"  {line}", to_copy=True) for line in acknowledging(known, _ROWS).splitlines())
+def acknowledgements(found: Findings, detail: Detail) -> tuple[Block, ...]:
+    """Return the YAML that accepts what stops a step; on a terminal only where that lets the step through."""
+    known = found.to_acknowledge(every=detail.every)
+    if not known or (detail.hint and decide(found.gates) is Decision.APPROVAL):
+        return ()
+    title = "To acknowledge instead, add to the artifact's configuration"
+    needs = map(MarkedLine, _not_enough(found) if detail.every else ())
+    return (*needs, Titled(title, (Quoted(acknowledging(known, detail.rows), yaml=True),), folded=True))
 
 
 def _not_enough(found: Findings) -> Iterator[str]:
     """Yield what else the step needs if acknowledging alone does not let it through."""
     others = [it for it in found.ranked_gates() if it.decision is not Decision.AUTO and not found.lists(it)]
     for gate in others[:1]:
-        reason = _line(gate.reason)
         if gate.decision is not Decision.APPROVAL:
-            yield f"Acknowledging these alone does not let the step through: {reason}."
+            yield f"Acknowledging these alone does not let the step through: {gate.reason}."
         elif decide(found.gates) is Decision.APPROVAL:
-            yield f"An approval of the step answers all of this. Acknowledging alone does not, because {reason}."
+            yield f"An approval of the step answers all of this. Acknowledging alone does not, because {gate.reason}."
         else:
-            yield f"Once these are acknowledged, the step still needs an approval: {reason}."
+            yield f"Once these are acknowledged, the step still needs an approval: {gate.reason}."
 
 
-def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
-    """Yield every gate on request; else those that ask for something that is not told above, and how many passed."""
+def verdicts(found: Findings, detail: Detail) -> tuple[Titled, ...]:
+    """Return the table of all gates, with what each looked at; nothing where there are none."""
     gates = found.ranked_gates()
-    if every and gates:
-        yield MarkedLine(_WHY)
-        yield gate_table(gates).mapped(lambda _, cell: _line(cell))
-        return
-    yield from _obstacle_lines(found)
-    asks = bool(gates) and decide(gates) is Decision.APPROVAL
-    more = "To acknowledge these, see -v. " if asks and found.to_acknowledge(every=True) else ""
-    if more or not _passed(found).startswith("0 "):
-        yield MarkedLine(f"{more}{_passed(found)} (-v lists them)")
+    rows = ((_strong(str(it.decision), it.decision), it.gate, it.looked_at, it.reason) for it in gates[: detail.rows])
+    head = ("verdict", "gate", "input", "reason")
+    left = more(len(gates) - detail.rows, "gate")
+    return (Titled("Verdict of each gate", (Table(head, tuple(rows)), *left), folded=True),) if gates else ()
 
 
-def _obstacle_lines(found: Findings, told: Collection[str] = ()) -> Iterator[MarkedLine]:
+def obstacles(found: Findings, told: Collection[str] = ()) -> Iterator[MarkedLine]:
     """Yield the gates that a person allowed, and those that ask for something that is not told elsewhere."""
     for gate in found.ranked_gates():
         is_told = gate.reason in told or (found.lists(gate) and not gate.allowed)
         if (gate.allowed or gate.decision is not Decision.AUTO) and not is_told:
-            mark = gate.decision if gate.decision in GRAVE else ""
-            yield MarkedLine(_line(f"{gate.decision}, {gate.gate}: {gate.reason}"), mark)
+            mark = gate.decision if gate.decision in _GRAVE else ""
+            yield MarkedLine(f"{gate.decision}, {gate.gate}: {gate.reason}", mark)
 
 
 def _passed(found: Findings) -> str:
     passed = sum(it.decision is Decision.AUTO and not it.allowed for it in found.gates)
     return f"{passed} check{'' if passed == 1 else 's'} passed"
-
-
-def change_table(found: Findings, rows: Sequence[Sequence[Change]], *, every: bool = False) -> Table:
-    """Return a row for each change, or for what says the same of several objects; `every` column on request."""
-    taken = found.taken()
-    cells = [
-        {
-            "severity": str(each.severity),
-            **({"verdict": taken.change(each)} if found.gates else {}),
-            "class": str(each.belongs_to),
-            **({"fingerprint": each.fingerprint} if every else {}),
-            "object": named_together(row),
-            "what it means": meaning(each),
-            **({"where": each.path, "from": each.old, "to": each.new} if every else {}),
-        }
-        for row in rows
-        for each in row[:1]
-    ]
-    return Table(tuple(cells[0]), tuple(tuple(row.values()) for row in cells))
-
-
-def gate_table(gates: Sequence[Verdict]) -> Table:
-    """Return a row for each gate, with what it looked at."""
-    head = ("verdict", "gate", "input", "reason")
-    return Table(head, tuple((str(it.decision), it.gate, it.looked_at, it.reason) for it in gates))
-
-
-def hazard_words(hazard: Hazard, verdict: str) -> str:
-    """Return how sure a hazard is, which gate tells it, and what that gate says."""
-    return ", ".join(word for word in (str(hazard.certainty), hazard.gate, verdict) if word)
-
-
-def _line(text: str) -> str:
-    return plain_text(text).replace("\n", " ")

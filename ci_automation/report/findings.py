@@ -190,20 +190,18 @@ class Findings(Struct, frozen=True):
             kinds.setdefault((each.severity, taken.change(each), each.belongs_to, meaning(each)), []).append(each)
         return tuple(map(tuple, kinds.values()))
 
-    def harmless(self) -> tuple[Change, ...]:
-        """Return the changes that need no look, and are worth a line each."""
-        return tuple(change for change in self._harmless() if change.belongs_to not in COUNTED)
+    def harmless(self, *, every: bool = False) -> tuple[Change, ...]:
+        """Return the changes that need no look, and are worth a line each, or `every` one of them."""
+        taken = self.taken()
+        found = (change for change in self.ranked() if not _needs_look(change, taken))
+        return tuple(change for change in found if every or change.belongs_to not in COUNTED)
 
     def counted(self) -> Iterator[str]:
         """Yield how many there are of each kind that is only counted."""
-        numbers = Counter(change.belongs_to for change in self._harmless())
+        numbers = Counter(change.belongs_to for change in self.harmless(every=True))
         for name, words in COUNTED.items():
             if number := numbers[name]:
                 yield f"{number} {words}{'s' if number > 1 else ''}"
-
-    def _harmless(self) -> tuple[Change, ...]:
-        taken = self.taken()
-        return tuple(change for change in self.ranked() if not _needs_look(change, taken))
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as documents have it, in the same order."""

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from html import escape
 from typing import TYPE_CHECKING
 
-from ci_automation.report.text import plain_text
+from ci_automation.report.blocks import Bullet, Code, Command, Quoted, Strong, Titled
+from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ci_automation.report.blocks import Block, Words
 
 _TYPED = re.compile(r"[^`\n]+")
 _SIMPLE = re.compile(r"[^`|\s](?:[^`|\n]*[^`|\s])?")
@@ -42,6 +46,53 @@ _BACKTICKS = re.compile(r"`+")
 _MARKUP = re.compile(r"[\\`*_\[\]{}<>#|~&$!^=]")
 _BULLET = re.compile(r"^([0-9]*)([-+.)])")
 _CUT = "… (cut here)"
+_MAX_NAME, _MAX_WORDS, _MAX_COMMAND = 120, 300, 600  # characters
+
+
+def to_markdown(blocks: Iterable[Block], head: str = "{}:") -> str:
+    """Return blocks as Markdown; `head` is how the titles of these sections look."""
+    text, in_list = "", False
+    for block in blocks:
+        listed = isinstance(block, Bullet)
+        text += ("\n" if listed and in_list else "\n\n") if text else ""
+        text += _block(block, head)
+        in_list = listed
+    return text
+
+
+def _block(block: Block, head: str) -> str:
+    match block:
+        case Bullet():
+            lines = (line for it in block.below for line in _below(it))
+            return "\n".join((f"- {words_markdown(block.words)}", *lines))
+        case Titled(folded=True):
+            # The words to click on are in HTML, where backticks keep nothing apart.
+            return folded(escape(one_line(block.title), quote=False), to_markdown(block.blocks))
+        case Titled():
+            return f"{head.format(words_markdown(block.head))}\n\n{to_markdown(block.blocks)}"
+        case Table():
+            return markdown_table(block.head, [[*map(words_markdown, row)] for row in block.rows])
+        case Quoted():
+            return f"```yaml\n{block.text}\n```" if block.yaml else quote(block.text, block.limit)
+        case _:
+            return words_markdown(block.text)
+
+
+def _below(block: Block) -> Iterator[str]:
+    yield from (f"  {line}".rstrip() for line in _block(block, "{}:").split("\n"))
+
+
+def words_markdown(words: Words) -> str:
+    """Return words outside of tables, with the blanks between them."""
+    return _BULLET.sub(r"\1\\\2", "".join(map(_piece, (words,) if isinstance(words, str) else words)))
+
+
+def _piece(text: str) -> str:
+    if isinstance(text, Code):
+        return typed(one_line(text, _MAX_COMMAND)) if isinstance(text, Command) else code(one_line(text, _MAX_NAME))
+    before, after = (" " if blank else "" for blank in (text[:1].isspace(), text.strip() and text[-1:].isspace()))
+    shown = _unmarked(text, _MAX_NAME if isinstance(text, Strong) else _MAX_WORDS)
+    return f"{before}{f'**{shown}**' if isinstance(text, Strong) else shown}{after}"
 
 
 def code(text: str) -> str:
@@ -121,8 +172,11 @@ def inline(text: str, limit: int = 200) -> str:
 
     What a reader sees of it has at most about `limit` characters.
     """
-    line = _MARKUP.sub(r"\\\g<0>", _EMOJI.sub(": ", one_line(text, limit)))
-    return _BULLET.sub(r"\1\\\2", line)
+    return _BULLET.sub(r"\1\\\2", _unmarked(text, limit))
+
+
+def _unmarked(text: str, limit: int) -> str:
+    return _MARKUP.sub(r"\\\g<0>", _EMOJI.sub(": ", one_line(text, limit)))
 
 
 def _harmless(text: str) -> str:

@@ -11,11 +11,12 @@ from msgspec import Struct
 from ci_automation.impact.change import Severity
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.changes import step_title
-from ci_automation.report.changes_markdown import markdown_sections
+from ci_automation.report.blocks import Bullet, Code, Command, Detail, Quoted, Titled, cut
+from ci_automation.report.changes import BREAKS, CHANGES, FILES, PRUNES, sections, step_title
 from ci_automation.report.findings import ACKNOWLEDGED, Findings
-from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, quote
+from ci_automation.report.markdown import code, inline, markdown_table, one_line, to_markdown
 from ci_automation.report.summary import fitting
+from ci_automation.report.text import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
     from ci_automation.policy.plan import PlannedStep
+    from ci_automation.report.blocks import Block
 
 MAX_COMMENT = 60_000  # characters; GitHub takes 65,536
 _ROWS = (60, 20, 6, 2)  # of each list: as many as fit
@@ -115,14 +117,14 @@ class PreviewPage(Struct, frozen=True):
 
 
 class _Item(Struct, frozen=True):
-    """One row of the overview, and one entry of each section below it; all texts are Markdown."""
+    """One row of the overview, and one entry of each section below it; names and versions are Markdown."""
 
     names: str
     name: str
     versions: str
     found: Findings
     remarks: tuple[str, ...]
-    facts: str
+    facts: Table
     edits: tuple[tuple[str, str], ...] = ()  # each with its title
 
 
@@ -170,7 +172,7 @@ def _parts(page: PreviewPage, rows: int) -> Iterator[str]:
     yield _overview(ranked, "file" if page.reviews else "artifact")
     for title, make in (("What can break", _breaks), ("What changes", _changes), ("Differences", _diffs)):
         for item in ranked:
-            if text := "\n\n".join(make(item, rows)):
+            if text := to_markdown(make(item, rows)):
                 yield f"### {title} in {item.name}\n\n{text}"
 
 
@@ -201,7 +203,7 @@ def _items(page: PreviewPage) -> Iterator[_Item]:
                 step, name = it.step, inline(artifact.name, _MAX_PATH)
                 versions = f"{step.old_version} to {step.new_version}" if step.kind != "content" else "same version"
                 name = f"{name} ({inline(versions)})"
-                facts = markdown_table(("", "digest"), (("from", code(str(step.base))), ("to", code(str(step.target)))))
+                facts = Table(("", "digest"), (("from", Code(str(step.base))), ("to", Code(str(step.target)))))
                 yield _Item(name, name, inline(step_title(step, "to")), Findings.of(step), (), facts)
 
 
@@ -248,51 +250,50 @@ def _gravity(found: Findings) -> tuple[bool, ...]:
     return tuple(not _is_grave(found, limit) for limit in FailOn)
 
 
-def _breaks(item: _Item, rows: int) -> Iterator[str]:
+def _breaks(item: _Item, rows: int) -> Iterator[Block]:
     found = item.found
-    yield from (f"- {inline(remark, _MAX_TEXT)}" for remark in item.remarks)
-    for title, text in markdown_sections(found, rows):
-        if title == "What can break":
-            yield text
-        elif title == "What clusters delete":
-            yield f"{title}:"
-            yield text
+    yield from map(Bullet, item.remarks)
+    for section in sections(found, Detail.page(rows)):
+        if section.title == BREAKS:
+            yield from section.blocks
+        elif section.title == PRUNES:
+            yield section
     # Gates on single hazards and changes are told with those.
     stops = [it for it in found.ranked_gates() if it.decision is not Decision.AUTO and not found.lists(it)]
     if stops:
-        more = [f"- and {len(stops) - rows} more reasons"] if len(stops) > rows else []
-        yield f"The policy {_SAYS[_decision(found)]}:"
-        yield "\n".join([*(f"- {inline(it.reason, _MAX_TEXT)}" for it in stops[:rows]), *more])
+        yield Titled(f"The policy {_SAYS[_decision(found)]}", cut([Bullet(it.reason) for it in stops], rows, "reason"))
 
 
-def _changes(item: _Item, rows: int) -> Iterator[str]:
+def _changes(item: _Item, rows: int) -> Iterator[Block]:
     yield item.facts
-    for title, text in markdown_sections(item.found, rows):
-        if title == "What changes":
-            yield text
+    yield from _of(item, CHANGES, rows)
 
 
-def _diffs(item: _Item, rows: int) -> Iterator[str]:
-    yield from (text for title, text in markdown_sections(item.found, rows) if title == "What changes in your files")
-    yield from (folded(title, quote(text, _MAX_DIFF)) for title, text in item.edits)
+def _diffs(item: _Item, rows: int) -> Iterator[Block]:
+    yield from _of(item, FILES, rows)
+    yield from (Titled(title, (Quoted(text, _MAX_DIFF),), folded=True) for title, text in item.edits)
 
 
-def _origins(review: FileReview) -> str:
+def _of(item: _Item, title: str, rows: int) -> Iterator[Block]:
+    yield from (block for it in sections(item.found, Detail.page(rows)) if it.title == title for block in it.blocks)
+
+
+def _origins(review: FileReview) -> Table:
     """Return the table of how the file was made at both commits."""
     sides = [(name, it) for name, it in (("base", review.old), ("head", review.new)) if it]
     facts = (
-        ("Flux", [code(str(it.version)) if it.version else "?" for _, it in sides]),
+        ("Flux", [Code(str(it.version)) if it.version else "?" for _, it in sides]),
         ("options", [_options(it.options) for _, it in sides]),
         ("images", [f"{it.pins} pinned to digests" if it.pins else "by tag" for _, it in sides]),
-        ("written by", [inline(f"{it.by}{f': {it.detail}' if it.detail else ''}", _MAX_TEXT) for _, it in sides]),
+        ("written by", [f"{it.by}{f': {it.detail}' if it.detail else ''}" for _, it in sides]),
     )
-    return markdown_table(("", *(name for name, _ in sides)), [(fact, *cells) for fact, cells in facts])
+    return Table(("", *(name for name, _ in sides)), tuple((fact, *cells) for fact, cells in facts))
 
 
 def _options(options: Options | None) -> str:
     if options is None:
         return "?"
-    return "<br>".join(code(one_line(flag, _MAX_TEXT)) for flag in options.to_arguments()) or "Flux's own"
+    return Command(" ".join(options.to_arguments())) or "Flux's own"
 
 
 def _paths(paths: Sequence[str], most: int) -> str:

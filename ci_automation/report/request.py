@@ -14,10 +14,10 @@ from msgspec import Struct
 from ci_automation.flux.artifact import called
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.hazard import Certainty
-from ci_automation.report.changes import unknown_flags
-from ci_automation.report.changes_markdown import gates_markdown, hazards_in_brief, markdown_sections
+from ci_automation.report.blocks import Detail
+from ci_automation.report.changes import hazards_in_brief, sections, unknown_flags, verdicts
 from ci_automation.report.findings import Findings
-from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line
+from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, to_markdown
 from ci_automation.report.notes import notes_markdown, telling_markdown
 from ci_automation.report.request_marks import MAX_MARK, Mark, place_digest, put_marks
 
@@ -111,7 +111,7 @@ class Page(Struct, frozen=True):
         """Return what the page of a group shows of this artifact at a click: without rows why, and what can break."""
         step = self.step
         title = html.escape(one_line(f"{self.name}: {step.old_version} to {step.new_version}"))
-        breaks = hazards_in_brief(Findings.of(step), _ROWS[-1], _BRIEF)
+        breaks = to_markdown(hazards_in_brief(Findings.of(step), _ROWS[-1], _BRIEF))
         why = (*self._why(_ROWS[-1], _BRIEF), *(("### What can break", breaks) if breaks else ()), _TOO_LONG)
         shown = (*self._found(rows), "### What to check", self._checks()) if rows else why
         return folded(title, _joined((*shown, self._who)))
@@ -226,15 +226,13 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _changes(step: PlannedStep, rows: int) -> Iterator[str]:
-    found = Findings.of(step)
-    for title, text in markdown_sections(found, rows):
-        yield f"### {title}"
-        yield text
+    found, detail = Findings.of(step), Detail.page(rows)
+    yield to_markdown(sections(found, detail), "### {}")
     if source := _source(step):
         yield f"The target is the digest that {source} has now; nothing is rendered, and no artifact is signed again."
     else:
         yield f"Proof of the rendering: {_PROOFS[step.proof]}{unknown_flags(step)}."
-    yield folded("Verdict of each gate", gates_markdown(found, rows))
+    yield to_markdown(verdicts(found, detail))
 
 
 def _source(step: PlannedStep) -> str:

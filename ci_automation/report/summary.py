@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flux.artifact import called
 from ci_automation.policy.decision import Decision
-from ci_automation.report.changes import step_title
-from ci_automation.report.changes_markdown import acknowledgement_markdown, gates_markdown, markdown_sections
+from ci_automation.report.blocks import Detail, Strong
+from ci_automation.report.changes import acknowledgements, sections, step_title, verdicts
 from ci_automation.report.findings import Findings
-from ci_automation.report.markdown import code, folded, inline, link, markdown_table
-from ci_automation.report.text import MAX_REASON, main_reasons, passed_over_rows, what_comes
+from ci_automation.report.markdown import code, inline, link, markdown_table, to_markdown
+from ci_automation.report.text import MAX_REASON, MarkedLine, main_reasons, passed_over_rows, what_comes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -138,16 +138,11 @@ def _to_approve(account: Account) -> Iterator[str]:
 def _changes(account: Account) -> Iterator[str]:
     """Yield what the published steps changed, and what the waiting one will: what can break first."""
     pending = (account.pending,) if account.pending else ()
+    detail = Detail.page(_MOST_ROWS)
     for step in (*account.published, *pending):
         found = Findings.of(step)
-        yield f"**{inline(step_title(step, 'to'))}**"
-        for title, text in markdown_sections(found, _MOST_ROWS):
-            yield f"{title}:"
-            yield text
-        if gates := gates_markdown(found, _MOST_ROWS):
-            yield folded("Verdict of each gate", gates)
-        if known := acknowledgement_markdown(found, _MOST_ROWS):
-            yield folded("To acknowledge instead, add to the artifact's configuration", known)
+        title = MarkedLine(Strong(step_title(step, "to")))
+        yield to_markdown((title, *sections(found, detail), *verdicts(found, detail), *acknowledgements(found, detail)))
 
 
 def fitting(parts: Iterable[str], limit: int, cut: str = _CUT) -> str:

@@ -119,7 +119,7 @@ def test_the_exit_code_is_what_fail_on_asks_for(runner: Runner, fleet: Repositor
     assert ran.code == code, ran
     assert "the file was edited by hand" in ran.summary
     assert "-          readOnlyRootFilesystem: true\n+          readOnlyRootFilesystem: false" in ran.summary
-    assert "**danger**" in ran.summary  # the page is there whatever the code is
+    assert "- **danger, " in ran.summary  # the page is there whatever the code is
     assert code == 0 or "the preview found what it is to fail on" in ran.said("error")[0]
 
 
@@ -127,7 +127,7 @@ def test_options_that_get_lost_are_named(runner: Runner, fleet: Repository) -> N
     fleet.push("main", {PRODUCTION: components(OLD, Options(log_level="debug", network_policy=False))}, "acme")
     ran = requested(runner, fleet, {PRODUCTION: components(PATCH)}, fail_on="approval")
     assert ran.code == 11
-    assert "| options | `--log-level=debug`<br>`--network-policy=false` | Flux's own |" in ran.summary
+    assert "| options | `--log-level=debug --network-policy=false` | Flux's own |" in ran.summary
     assert "the options change: log-level" in ran.summary
 
 
@@ -278,7 +278,7 @@ def test_a_long_diff_pushes_no_hazard_out(runner: Runner, fleet: Repository) -> 
     weaker = components(MINOR).replace(b"readOnlyRootFilesystem: true", b"readOnlyRootFilesystem: false", 1)
     ran = requested(runner, fleet, {PRODUCTION: weaker + b"---\n" + padding})
     assert len(ran.outputs["preview"]) <= MAX_COMMENT
-    assert "**danger**" in ran.outputs["preview"]
+    assert "- **danger, " in ran.outputs["preview"]
     assert "(cut here)" in ran.outputs["preview"]
 
 

@@ -154,7 +154,7 @@ def test_a_changed_overlay_is_told_by_its_diff_which_the_plan_holds(desk: Desk) 
     desk.init("--overlay", "overlay", version="v2.99.4")
     desk.write("overlay/a.yaml", "a: 2\n")
     ran = desk.ok("plan", CHANNEL, *TRUSTED, "--overlay", "overlay", "--out", "plan.json")
-    assert "\na.yaml:\n  @@ -1,1 +1,1 @@\n  -a: 1\n  +a: 2\n" in ran.out
+    assert "\n  a.yaml:\n    @@ -1,1 +1,1 @@\n    -a: 1\n    +a: 2\n" in ran.out
     (step,) = json.loads((desk.folder / "plan.json").read_bytes())["steps"]
     assert [it["path"] for it in step["changes"]["diffs"]] == ["a.yaml"]
     desk.ok("apply", "plan.json", "--approve", step["target"], *SIGNED, "--overlay", "overlay")

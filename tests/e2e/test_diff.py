@@ -48,7 +48,7 @@ def test_text_markdown_and_json_show_the_same(desk: Desk) -> None:
         assert " ".join(change["sentence"].removeprefix(f"{where} ").split()) in every
         assert change["fingerprint"] in every
         if change["class"] not in COUNTED:
-            assert f"| {change['class']} |" in page
+            assert f", {change['class']}" in page
             assert change["object"]["name"] in page
     for hazard in found["hazards"]:
         for form in (every, page):
@@ -175,9 +175,7 @@ class TestOverlay:
         desk.write("more/kustomization.yaml", "resources: [flux-system/gotk-components.yaml, more.yaml]\n")
         desk.write("more/more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: y}\n")
         assert desk.ok("diff", "more", "out", "--output", "json").json["pruned"] == ["ConfigMap y/x"]
-        assert (
-            "What clusters delete when they apply it (prune):\n  ConfigMap y/x\n" in desk.ok("diff", "more", "out").out
-        )
+        assert "What clusters delete (prune):\n  ConfigMap y/x\n" in desk.ok("diff", "more", "out").out
 
     def test_with_the_components_elsewhere_it_is_not_built_and_that_is_told(self, desk: Desk) -> None:
         self.pulled(desk)

@@ -80,33 +80,28 @@ Merging this pull request approves **Flux v2.9.4** for `oci://ghcr.io/acme/flux-
 
 - a minor release needs approval
 
-### What can break
+### What can break (certainty, gate, verdict)
 
 - **possible, crds**: objects may use it (`{HAZARD.fingerprint}`)
-  - `a.yaml:3`
+  - at `a.yaml:3`
+  What to do:
 
-What to do:
+  - Run `flux migrate -f a.yaml`.
 
-- Run `flux migrate -f a.yaml`\\.
-
-### What clusters delete
+### What clusters delete (prune)
 
 - **CustomResourceDefinition old.example, with every object of its kind**
 
-### What changes
+### What changes (severity, class, verdict)
 
 1 crdRemoval, 1 image.
 
-| severity | verdict | class | object | what it means |
-| --- | --- | --- | --- | --- |
-| **danger** | approval | crdRemoval | `CustomResourceDefinition old.example` | gone |
+- **danger, crdRemoval, approval**: `CustomResourceDefinition old.example` gone
 
 <details>
 <summary>1 change that needs no review</summary>
 
-| severity | verdict | class | object | what it means |
-| --- | --- | --- | --- | --- |
-| info |  | image | `Deployment flux-system/source-controller` | v1 |
+- info, image: `Deployment flux-system/source-controller` v1
 
 </details>
 
@@ -226,9 +221,9 @@ def test_much_is_cut_and_says_so() -> None:
     changes = tuple(replace(STEP.changes[0], sentence=f"image {n:03}") for n in range(50))
     step = replace(STEP, changes=changes, hazards=(HAZARD,) * 43, reasons=tuple(str(n) for n in range(42)))
     body = replace(PAGE, step=step).body
-    assert "And 10 more." in body
+    assert "- and 10 more\n" in body
     assert "image 040" not in body
-    assert "- and 3 more that can break" in body
+    assert "- and 3 more hazards" in body
     assert "- and 2 more" in body
 
 

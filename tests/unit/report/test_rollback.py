@@ -83,7 +83,7 @@ def test_what_a_yes_answers_asks_for_no_approval() -> None:
         ]
     known = replace(asks[0], gate="acknowledged", reason="it is known", allowed=True)
     assert "it is known" in text(replace(shown, findings=Findings(changes=(RULE,), gates=(*asks, known))))
-    assert f"certain, crds, refused ({CERTAIN.fingerprint})" in text(SHOWN)
+    assert f"  certain, crds, refused: {CERTAIN.sentence} ({CERTAIN.fingerprint})" in text(SHOWN)
 
 
 def test_it_says_what_is_wrong_with_either_end() -> None:

@@ -146,10 +146,10 @@ def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> No
         f"To approve Flux v2.9.4, open [this page](<{URL}>).",
         f"The approval counts only for `{NEW}` on top of `{PATCHED}`.",
         "**v2.8.7 to v2.8.8 (patch; rendering tested with this release)**",
-        "| info | image | `Deployment flux-system/c-0` | v1 -\\> v2 |",
-        "What can break:\n\n- **possible, crds**: objects may be stored in it (`",
-        "<details>\n<summary>1 change that needs no review</summary>\n\n| severity |",
-        "What clusters delete:\n\n- Deployment flux-system/x\n",
+        "- info, image: `Deployment flux-system/c-0` v1 -\\> v2\n",
+        "What can break (certainty, gate, verdict):\n\n- **possible, crds**: objects may be stored in it (`",
+        "<details>\n<summary>1 change that needs no review</summary>\n\n- info",
+        "What clusters delete (prune):\n\n- Deployment flux-system/x\n",
         "| **approval** | kind | policy.minor: approval | a minor release needs approval |\n\n</details>",
     ):
         assert part in text
@@ -245,8 +245,8 @@ def test_a_step_that_changes_no_object_says_so_and_one_that_changes_many_is_cut(
         [replace(NOTHING, published=(step(OLD, PATCH, Decision.AUTO, images=0),))], None, LIMIT
     )
     many = summary([replace(NOTHING, published=(step(OLD, PATCH, Decision.AUTO, images=75),))], None, LIMIT)
-    assert many.count("| image |") == 60
-    assert "And 15 more." in many
+    assert many.count("- info, image: ") == 60
+    assert "- and 15 more\n" in many
 
 
 @pytest.mark.parametrize("limit", [0, 50, 120, 400, 3000, 20_000])
