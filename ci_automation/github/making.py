@@ -5,6 +5,7 @@ Pushers are in GitHub's own log of a branch: who moved it from which commit to w
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from ci_automation.github.model import BranchUpdate, Making, UpdateKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from ci_automation.github.client import GitHub
     from ci_automation.github.model import Actor, PullRequest, PullSnapshot
@@ -126,9 +126,10 @@ def making_of(client: GitHub, name: str, pull: PullRequest, seen: PullSnapshot) 
     node = data.fields("repository").fields("pullRequest")
     making = read_making(node, client, name, pull, seen.viewer)
     kind = kinds.get(pull.merge_commit or "", UpdateKind.OTHER) if updates is not None else None
-    later = takewhile(lambda oid: oid != pull.merge_commit, [update.after for update in updates or ()])
-    between = tuple(oid for oid in later if oid != seen.head) if pull.merge_commit in kinds else ()
-    return replace(making, merged_as=kind, merged_with=tuple(_merged_with(node, pull)), later=between)
+    since = datetime.min.replace(tzinfo=UTC) if pull.merge_commit in kinds else pull.merged_at  # which a log can lose
+    newer = takewhile(lambda update: update.after != pull.merge_commit, updates or ())
+    later = tuple(it.after for it in newer if it.after != seen.head and since and it.at > since)
+    return replace(making, merged_as=kind, merged_with=tuple(_merged_with(node, pull)), later=later)
 
 
 def _merged_with(node: Fields, pull: PullRequest) -> Iterator[int]:

@@ -633,6 +633,12 @@ class TestGranted:
         found = desk(forge).granted(BASE)
         assert isinstance(found, GrantedApproval)
         assert found.approval.by == "bob"
+        now = forge.now() + timedelta(minutes=1)
+        forge.now = lambda: now
+        text = fleet.read(LOCK_FILE)
+        fleet.push("main", {LOCK_FILE: None}, "alice", "Revert")
+        fleet.push("main", {LOCK_FILE: text}, "alice", "Once more")
+        assert isinstance(desk(forge).granted(BASE), NotCounted)
 
     @pytest.mark.parametrize("author", [ACTIONS, "alice"], ids=["ours", "a person's"])
     def test_where_github_shows_no_activity_only_commits_that_it_signed_as_ours_are_reviewed(
