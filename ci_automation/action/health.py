@@ -42,7 +42,8 @@ def watch_schedule(inputs: Inputs, run: ActionRun) -> int:
         run.tell("warning", f"{inputs.workflow} had been switched off for inactivity, and is switched on again")
     if watched.failed:
         raise CheckSilent(watched.problem, watched.issue)
-    run.say(f"{inputs.workflow} succeeded within the last {inputs.max_age_days} days")
+    within = f"succeeded within the last {inputs.max_age_days} days"
+    run.say(f"{inputs.workflow} {'is new, and has not succeeded yet' if watched.is_new else within}")
     return 0
 
 

@@ -31,6 +31,7 @@ class Watched(Struct, frozen=True):
     problem: str = ""
     issue: str = ""
     enabled: bool = False  # GitHub had switched it off for inactivity, and it is on again
+    is_new: bool = False  # it has not succeeded yet, and had no time to
 
     @property
     def failed(self) -> bool:
@@ -42,7 +43,8 @@ def watch(runs: Runs, issues: Issues, workflow: str, branch: str, max_age: timed
     """Return whether a workflow succeeded on `branch` within `max_age`, after an issue says so if it did not.
 
     There is one issue, found again by its label and a mark in its text; it is closed when the workflow is well again.
-    A workflow that GitHub switched off for inactivity is switched on, one that a person switched off is not.
+    A workflow that GitHub switched off for inactivity is switched on, one that a person switched off is not. A workflow
+    that is younger than `max_age` need not have succeeded.
 
     Raises:
         ReleaseSourceError: GitHub failed or refused; the job has then failed, too.
@@ -53,12 +55,14 @@ def watch(runs: Runs, issues: Issues, workflow: str, branch: str, max_age: timed
     recent = succeeded(runs.runs(workflow=workflow, statuses=("success",), since=now - max_age, limit=_MANY), branch)
     last = recent or succeeded(runs.runs(workflow=workflow, statuses=("success",), since=None, limit=_MANY), branch)
     problem = judge(workflow, state, last, max_age, now)
+    is_new = last is None and state in {_ACTIVE, _IDLE} and now - runs.workflow_created(workflow) <= max_age
+    problem = "" if is_new else problem
     said = [issue for issue in issues.issues(LABEL) if mark(workflow) in issue.body]
     enabled = state == _IDLE
     if not problem:
         for issue in said:
             issues.close_issue(issue.number)
-        return Watched(enabled=enabled)
+        return Watched(enabled=enabled, is_new=is_new)
     issue = said[0] if said else issues.open_issue(*notice(workflow, problem), (LABEL,))
     return Watched(problem, issue.url, enabled)
 

@@ -161,6 +161,15 @@ class Runs:
         """
         return object_at(self._client, f"/repos/{self.name}/actions/workflows/{segment(file)}").text("state")
 
+    def workflow_created(self, file: str) -> datetime:
+        """Return since when GitHub knows a workflow.
+
+        Raises:
+            NotOnGitHub: the workflow does not exist.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        return object_at(self._client, f"/repos/{self.name}/actions/workflows/{segment(file)}").time("created_at")
+
     def enable_workflow(self, file: str) -> None:
         """Let a workflow run again, which also counts as activity.
 

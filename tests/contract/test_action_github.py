@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -290,6 +291,9 @@ def test_the_switch_fails_where_the_check_is_silent_and_is_silent_where_it_runs(
     runner: Runner, fleet: Repository
 ) -> None:
     runner.event("schedule", {})
+    ran = runner.run(command="watch", workflow="flux.yaml", max_age_days="3")
+    assert (ran.code, "flux.yaml is new, and has not succeeded yet" in ran.log) == (0, True)
+    fleet.workflow("flux.yaml").created -= timedelta(days=4)
     ran = runner.run(command="watch", workflow="flux.yaml", max_age_days="3")
     assert ran.code == 11
     assert "has not succeeded yet" in ran.said("error")[0]

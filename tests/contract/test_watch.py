@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,13 +24,19 @@ PERMISSIONS = {"actions": "write", "issues": "write"}
 MAX_AGE = timedelta(days=2)
 
 
-def made(age: timedelta | None = None, flavour: str = "api.github.com", state: str = "active") -> Forge:
+def made(
+    age: timedelta | None = None,
+    flavour: str = "api.github.com",
+    state: str = "active",
+    created: datetime = NOW - 2 * MAX_AGE,
+) -> Forge:
     """Return a GitHub whose check succeeded so long ago, or never."""
     forge = Forge(flavour=flavour, now=lambda: NOW)
     forge.repository(FLEET, {f".github/workflows/{FILE}": UPDATE})
     if age is not None:
         succeed(forge, age)
-    forge.repositories[FLEET].workflow(FILE).state = state
+    workflow = forge.repositories[FLEET].workflow(FILE)
+    workflow.state, workflow.created = state, created
     return forge
 
 
@@ -90,6 +96,15 @@ def test_a_dead_check_opens_one_issue_and_fails_each_time(dead: Forge) -> None:
 def test_a_check_that_never_succeeded_is_dead(flavour: str) -> None:
     with made(None, flavour) as forge:
         assert look(forge).problem == "the workflow update.yaml has not succeeded yet"
+
+
+@pytest.mark.parametrize("state", ["active", "disabled_inactivity", "disabled_manually"])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_new_check_has_as_long_as_an_old_one(state: str, *, late: bool) -> None:
+    with made(None, state=state, created=NOW - MAX_AGE - late * timedelta(seconds=1)) as forge:
+        found = look(forge)
+        assert (found.is_new, found.failed) == (not late and state != "disabled_manually", not found.is_new)
+        assert len(issues(forge)) == found.failed
 
 
 def test_the_issue_is_closed_when_the_check_is_well_again(dead: Forge) -> None:

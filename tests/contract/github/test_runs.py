@@ -214,6 +214,7 @@ class TestWorkflows:
     def test_one_that_was_switched_off_is_switched_on(self, fleet: Repository, runs: Runs) -> None:
         fleet.workflow("check.yaml").state = "disabled_inactivity"
         assert runs.workflow_state("check.yaml") == "disabled_inactivity"
+        assert runs.workflow_created("check.yaml") == fleet.workflow("check.yaml").created
         runs.enable_workflow("check.yaml")
         assert runs.workflow_state("check.yaml") == "active"
 
