@@ -163,7 +163,8 @@ def _shipped(answers: Answers, config: Config) -> dict[str, str]:
     else:
         shipped = {"flux.yaml": "with-key/fleet.yaml" if several else "with-key/flux.yaml"}
         shipped |= {"approve.yaml": "with-key/approve.yaml"} if answers.by_run else {}
-    return shipped | ({"preview.yaml": "preview.yaml"} if _overlays(config) else {})
+    others = ("watch.yaml", *(("preview.yaml",) if _overlays(config) else ()))
+    return shipped | {name: name for name in others}
 
 
 def _overlays(config: Config) -> list[str]:

@@ -78,7 +78,7 @@ def test_the_files_of_each_way_of_working_fit_together(
 ) -> None:
     assert run(["setup", CHANNEL, *ACTION, *options]) == 0
     written = files(clone)
-    assert {name.rpartition("/")[2] for name in written if "workflows" in name} == workflows
+    assert {name.rpartition("/")[2] for name in written if "workflows" in name} == {*workflows, "watch.yaml"}
     for name, text in written.items():
         used = "".join(line for line in text.splitlines(keepends=True) if not line.strip().startswith("#"))
         assert not any(sample in used for sample in OTHER), name
