@@ -97,7 +97,7 @@ def test_the_whole_story(desk: Desk) -> None:
 
     ran = desk.ok("history", CHANNEL, *TRUSTED)
     rows = [re.split(r"  +", line) for line in ran.out.splitlines()]
-    assert [row[:2] for row in rows] == [["row", "version"], ["1", "v2.99.4"], ["2", "v2.98.8"], ["3", "v2.98.5"]]
+    assert [row[:2] for row in rows] == [["no.", "version"], ["1", "v2.99.4"], ["2", "v2.98.8"], ["3", "v2.98.5"]]
     assert all(row[3] == f"key {signing_key().public.fingerprint.short}" for row in rows[1:])
     assert all(all(WHEN.fullmatch(part) for part in row[4].split()) for row in rows[1:])
     said = "published to production"
