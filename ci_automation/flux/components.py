@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.flux.text import SEPARATOR, documents
+from ci_automation.flux.text import SEPARATOR, documents, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,9 +23,7 @@ _DEPLOYMENT = "\nkind: Deployment\n"
 _IMAGE = re.compile(
     r"^(?P<head> +(?:- )?image: )(?P<image>[^\s@]{1,512})(?:@(?P<digest>sha256:[0-9a-f]{64}))?$", re.MULTILINE
 )
-_KIND = re.compile(r"^kind: (Deployment|CustomResourceDefinition)$", re.MULTILINE)
-_NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
-_FIRST_IMAGE = re.compile(r"^ +(?:- )?image: (\S+)$", re.MULTILINE)
+_INVENTORY = ("Deployment/", "CustomResourceDefinition/")
 _DIFF_LINES = 200
 _DIFF_WIDTH = 240
 _DIFF_CONTEXT = 2
@@ -34,8 +32,7 @@ _DIFF_STEPS = 10_000_000  # two minor versions of Flux take 1.5 million
 
 def image_names(text: str) -> tuple[str, ...]:
     """Return every image of the controllers in a components file, with its digest if it has one, sorted."""
-    found = (match for part in text.split(SEPARATOR) for match in _images(part))
-    return tuple(sorted({match[0].removeprefix(match["head"]) for match in found}))
+    return tuple(sorted({_whole(match) for part in text.split(SEPARATOR) for match in _images(part)}))
 
 
 def pin(text: str, digests: Mapping[str, Digest]) -> str:
@@ -75,24 +72,19 @@ def _images(part: str) -> list[re.Match[str]]:
     return list(_IMAGE.finditer(part)) if _DEPLOYMENT in part else []
 
 
+def _whole(match: re.Match[str]) -> str:
+    return match[0].removeprefix(match["head"])
+
+
 def inventory(text: str) -> frozenset[str]:
     """Return the controllers and CRDs of a components file, as `Deployment/NAME`, `CustomResourceDefinition/NAME`."""
-    found = set()
-    for part in documents(text):
-        kind = _KIND.search(part)
-        name = _NAME.search(part)
-        if kind and name:
-            found.add(f"{kind[1]}/{name[1]}")
-    return frozenset(found)
+    return frozenset(label for part in documents(text) if (label := label_of(part)).startswith(_INVENTORY))
 
 
 def controller_images(text: str) -> dict[str, str]:
     """Return the first image of each controller in a components file, by the controller's name."""
-    found = {}
-    for part in documents(text):
-        if _DEPLOYMENT in part and (name := _NAME.search(part)) and (image := _FIRST_IMAGE.search(part)):
-            found[name[1]] = image[1]
-    return found
+    found = ((label_of(part).rpartition("/")[2], _images(part)) for part in documents(text))
+    return {name: _whole(images[0]) for name, images in found if name and images}
 
 
 def unified_diff(old: str, new: str, old_name: str, new_name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import json
-import re
 from functools import cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.bundle import ManifestsBundle
     from ci_automation.flux.options import Options
 
-_KIND = re.compile(r"^kind: (\S+)$", re.MULTILINE)
-_NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
 _SHOWN = 160
 
 
@@ -94,9 +91,9 @@ def differing_document(ours: str, theirs: str) -> str:
 
 
 def _label(document: str) -> str:
-    """Return the kind and name of a document."""
-    kind, name = _KIND.search(document), _NAME.search(document)
-    return f"{kind[1]}/{name[1]}"[:_SHOWN] if kind and name else "a document without kind and name"
+    from ci_automation.flux.text import label_of
+
+    return label_of(document)[:_SHOWN] or "a document without kind and name"
 
 
 def _line(line: str | None) -> str:

@@ -5,6 +5,7 @@ This module never parses YAML and writes it again, because no emitter would repr
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SEPARATOR = "\n---\n"
+_KIND = re.compile(r"^kind: (\S+)$", re.MULTILINE)
+_NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
 
 
 class TemplateMismatch(VerificationFailed):
@@ -144,3 +147,9 @@ class TemplateDocument:
 def documents(text: str) -> list[str]:
     """Return the documents of a multi-document text that kustomize wrote, without the last newline."""
     return text.rstrip("\n").split(SEPARATOR)
+
+
+def label_of(document: str) -> str:
+    """Return the kind and name of a document as KIND/NAME, or nothing without them."""
+    kind, name = _KIND.search(document), _NAME.search(document)
+    return f"{kind[1]}/{name[1]}" if kind and name else ""
