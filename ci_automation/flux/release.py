@@ -190,6 +190,21 @@ def releases(listings: Iterable[Listing], where: str) -> tuple[Release, ...]:
     return tuple(sorted(found.values(), key=lambda release: release.version, reverse=True))
 
 
+def usable(found: Iterable[Release], version: Version, where: str, source: ReleaseSource) -> Release:
+    """Return the release of a version, which was found in a source.
+
+    Raises:
+        ReleaseNotFound: the release is not among `found`, or is a draft.
+        ReleaseIncomplete: the release has a problem.
+    """
+    release = next((each for each in found if each.version == version and not is_draft(each)), None)
+    if release is None:
+        raise ReleaseNotFound(version, where, source.list)
+    if release.problem:
+        raise ReleaseIncomplete(version, release.problem)
+    return release
+
+
 def is_draft(release: Release) -> bool:
     """Return whether a release is a draft, which GitHub shows only to users who may change it."""
     return release.problem == _DRAFT

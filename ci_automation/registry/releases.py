@@ -18,13 +18,12 @@ from ci_automation.artifact.reference import LayoutDirectory, OciRepository, Ref
 from ci_automation.errors import Conflict, ReleaseSourceError
 from ci_automation.flux.release import (
     InvalidReleaseList,
-    ReleaseIncomplete,
     ReleaseNotFound,
     collected_files,
-    is_draft,
     open_release,
     read_version,
     releases,
+    usable,
 )
 from ci_automation.flux.sources.directory import ADVISORIES
 from ci_automation.flux.sources.rest import field, listing, load, tag_commit
@@ -86,11 +85,7 @@ class RegistryReleases:
         """Return the release of `version`; see `ReleaseSource`."""
         if (listed := self._listing(version)) is None:
             raise ReleaseNotFound(version, self._where, self.list)
-        (release,) = releases([listed], self._where)
-        if is_draft(release):
-            raise ReleaseNotFound(version, self._where, self.list)
-        if release.problem:
-            raise ReleaseIncomplete(version, release.problem)
+        release = usable(releases([listed], self._where), version, self._where, self)
         commit = tag_commit(field(self._config(version), "tags", list, self._where), version, self._where)
         files = collected_files(version, self.asset, str(self._at(version)))
         return open_release(release, files, commit)

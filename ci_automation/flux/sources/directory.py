@@ -11,14 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import ReleaseSourceError
-from ci_automation.flux.release import (
-    ReleaseIncomplete,
-    ReleaseNotFound,
-    collected_files,
-    is_draft,
-    open_release,
-    releases,
-)
+from ci_automation.flux.release import collected_files, open_release, releases, usable
 from ci_automation.flux.sources.rest import listings, load, tag_commit
 
 if TYPE_CHECKING:
@@ -74,11 +67,7 @@ class DirectorySource:
 
     def fetch(self, version: Version) -> FetchedRelease:
         """Return the release of `version`; see `ReleaseSource`."""
-        release = next((release for release in self.list() if release.version == version), None)
-        if release is None or is_draft(release):
-            raise ReleaseNotFound(version, str(self._path), self.list)
-        if release.problem:
-            raise ReleaseIncomplete(version, release.problem)
+        release = usable(self.list(), version, str(self._path), self)
         tags = load(self._read_json(_TAGS), str(self._path / _TAGS))
         commit = tag_commit(tags, version, str(self._path / _TAGS))
         files = collected_files(version, self.asset, str(self._path / str(version)))

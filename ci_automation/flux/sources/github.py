@@ -13,15 +13,14 @@ from ci_automation.flux.options import COMPONENTS
 from ci_automation.flux.release import (
     InvalidReleaseList,
     Listing,
-    ReleaseIncomplete,
     ReleaseNotFound,
     UnknownCommit,
     collected_files,
-    is_draft,
     open_release,
     read_version,
     releases,
     successors_complete,
+    usable,
 )
 from ci_automation.flux.sources.rest import creation, field, listing, listings, notes
 from ci_automation.github.repository import Repository
@@ -89,11 +88,8 @@ class GitHubSource:
         answer = self._client.get(self._address(version))
         if answer is None:
             raise ReleaseNotFound(version, self._where, self.list)
-        (release,) = releases([listing(answer.value, str(version), self._where)], self._where)
-        if release.version != version or is_draft(release):
-            raise ReleaseNotFound(version, self._where, self.list)
-        if release.problem:
-            raise ReleaseIncomplete(version, release.problem)
+        listed = releases([listing(answer.value, str(version), self._where)], self._where)
+        release = usable(listed, version, self._where, self)
         assets = self._identities(answer.value)
         if (commit := Repository(self._client, self._repository).tag_commit(str(version))) is None:
             raise UnknownCommit(version, f"{self._where} has no tag {version}")
