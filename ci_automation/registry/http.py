@@ -23,10 +23,9 @@ from ci_automation.registry.port import (
     DeletionRefused,
     NotAnIndex,
     NotFound,
-    UnexpectedAnswer,
 )
 from ci_automation.registry.referrers import index_entry, is_no_api, merge, referrers_in, referrers_tag
-from ci_automation.registry.streams import Sink
+from ci_automation.registry.streams import Sink, check_blob, require_readable
 from ci_automation.registry.uploads import Uploads
 from ci_automation.registry.wire import STORED, Wire, unexpected
 
@@ -98,8 +97,7 @@ class HttpRegistry:
     def blob(self, reference: Reference, descriptor: Descriptor) -> bytes:
         """Return the bytes of a blob of the reference's repository."""
         what = f"blob {descriptor.digest} of {reference.repository}"
-        if descriptor.size > MAX_BLOB_BYTES:
-            raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes, more than the limit of {MAX_BLOB_BYTES}")
+        require_readable(what, descriptor, MAX_BLOB_BYTES)
         request = self._wire.request("GET", reference, f"blobs/{descriptor.digest}")
         try:
             answer = self._wire.ask(replace(request, cap=descriptor.size))
@@ -110,10 +108,7 @@ class HttpRegistry:
         found = Digest.of(answer.body)
         if answer.status != _OK or (found != descriptor.digest and answer.is_web_page):
             raise unexpected(answer, what)
-        if found != descriptor.digest:
-            raise ContentMismatch(what, descriptor.digest, found)
-        if len(answer.body) != descriptor.size:
-            raise ContentMismatch(what, f"{descriptor.size} bytes", f"{len(answer.body)} bytes")
+        check_blob(what, descriptor, found, len(answer.body))
         return answer.body
 
     def require_writable(self, reference: Reference) -> None:

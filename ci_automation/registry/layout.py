@@ -30,7 +30,7 @@ from ci_automation.registry.port import (
     OtherRegistry,
     UnexpectedAnswer,
 )
-from ci_automation.registry.streams import Sink, pieces
+from ci_automation.registry.streams import Sink, check_blob, pieces, require_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,14 +114,10 @@ class LayoutRegistry:
         """Return the bytes of a blob."""
         self._check(reference)
         what = f"blob {descriptor.digest} of {self.directory}"
-        if descriptor.size > MAX_BLOB_BYTES:
-            raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes, more than the limit of {MAX_BLOB_BYTES}")
+        require_readable(what, descriptor, MAX_BLOB_BYTES)
         if (data := self._read(self._blob_path(descriptor.digest), descriptor.size)) is None:
             raise NotFound(what)
-        if (found := Digest.of(data)) != descriptor.digest:
-            raise ContentMismatch(what, descriptor.digest, found)
-        if len(data) != descriptor.size:
-            raise ContentMismatch(what, f"{descriptor.size} bytes", f"{len(data)} bytes")
+        check_blob(what, descriptor, Digest.of(data), len(data))
         return data
 
     def require_writable(self, reference: Reference) -> None:

@@ -1,4 +1,4 @@
-"""Blobs that are too large for memory: written to a file piece by piece, and checked before anything uses them."""
+"""Blobs, checked before anything uses them; those that are too large for memory are written to a file in pieces."""
 
 from __future__ import annotations
 
@@ -27,12 +27,33 @@ class NoSpace(UsageError):
         super().__init__(f"a temporary file cannot be written: {error.strerror or error}")
 
 
+def require_readable(what: str, descriptor: Descriptor, limit: int) -> None:
+    """Check that a blob is small enough to be read.
+
+    Raises:
+        UnexpectedAnswer: it is not.
+    """
+    if descriptor.size > limit:
+        raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes, more than the limit of {limit}")
+
+
+def check_blob(what: str, descriptor: Descriptor, digest: Digest, size: int) -> None:
+    """Check the digest and the size of a blob that was read.
+
+    Raises:
+        ContentMismatch: they do not match the descriptor.
+    """
+    if digest != descriptor.digest:
+        raise ContentMismatch(what, descriptor.digest, digest)
+    if size != descriptor.size:
+        raise ContentMismatch(what, f"{descriptor.size} bytes", f"{size} bytes")
+
+
 class Sink:
     """A file that one blob is written to, from its beginning."""
 
     def __init__(self, file: BinaryIO, descriptor: Descriptor, what: str) -> None:
-        if descriptor.size > MAX_LAYER_BYTES:
-            raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes, more than the limit of {MAX_LAYER_BYTES}")
+        require_readable(what, descriptor, MAX_LAYER_BYTES)
         self._file, self._descriptor, self._what = file, descriptor, what
         self._size, self._hash = 0, hashlib.sha256()
         file.seek(0)
@@ -55,17 +76,10 @@ class Sink:
         return (Digest(self._hash.hexdigest()), self._size) == (self._descriptor.digest, self._descriptor.size)
 
     def check(self) -> None:
-        """Check that the whole blob is there.
-
-        Raises:
-            ContentMismatch: the bytes do not match the descriptor's digest and size.
-        """
+        """Check that the whole blob is there; raise as `check_blob`."""
         if self._size > self._descriptor.size:
             raise ContentMismatch(self._what, f"{self._descriptor.size} bytes", "more")
-        if (found := Digest(self._hash.hexdigest())) != self._descriptor.digest:
-            raise ContentMismatch(self._what, self._descriptor.digest, found)
-        if not self.is_whole:
-            raise ContentMismatch(self._what, f"{self._descriptor.size} bytes", f"{self._size} bytes")
+        check_blob(self._what, self._descriptor, Digest(self._hash.hexdigest()), self._size)
         self._file.flush()
 
 
