@@ -75,10 +75,8 @@ COMMANDS = {name: sentence for part in _PARTS.values() for name, sentence in par
 # Commands that are in another room, or in one module with others of their kind.
 _ELSEWHERE = {
     "action": ("action.main", "command"),
-    "attach": ("cli.attachments", "attach_command"),
-    "discover": ("cli.attachments", "discover_command"),
-    "provenance": ("cli.attachments", "provenance_command"),
-    "sbom": ("cli.attachments", "sbom_command"),
+    **{name: ("cli.steps", f"{name}_command") for name in ("check", "plan", "update", "apply")},
+    **{name: ("cli.attachments", f"{name}_command") for name in ("attach", "discover", "provenance", "sbom")},
     "sync-manifests": ("cli.bootstrap", "sync_command"),
     "bootstrap-manifests": ("cli.bootstrap", "manifests_command"),
     "bootstrap": ("cli.bootstrap", "bootstrap_command"),

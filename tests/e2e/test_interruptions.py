@@ -30,7 +30,7 @@ IMPORTS = (
     "ci_automation.cli",
     "click",
     "ci_automation.errors",
-    "ci_automation.cli.update",
+    "ci_automation.cli.steps",
     "ci_automation.artifact.reference",
     "ci_automation.policy.decision",
     "ci_automation.config.model",

@@ -1,0 +1,149 @@
+"""The commands that look at the next steps of channels, or do them: `check`, `plan`, `update` and `apply`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.cli.output import print_aside, print_text
+from ci_automation.cli.parameters import SIGNING, STEPS, TRUST, WRITING_AS_IN, HeadedCommand, takes
+from ci_automation.cli.results import EVERY, Result, finish, for_each, print_next
+from ci_automation.cli.target import rendered
+from ci_automation.cli.wiring import plan_target, target, targets
+from ci_automation.flows.observe import Placed, Trust
+from ci_automation.flows.planning.plan import Outcome, make_plan
+from ci_automation.policy.decision import Decision
+
+if TYPE_CHECKING:
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.target import Target
+    from ci_automation.flows.planning.plan import Planned
+
+
+@click.command("check", cls=HeadedCommand, as_in=WRITING_AS_IN)
+@click.argument("artifact", required=False)
+@click.option("--heal", is_flag=True, help="sign again a channel that lost its signature and is provably yours")
+@takes("exit-code", *SIGNING, *STEPS, install_flags=True)
+def check_command(artifact: str | None, *, heal: bool, exit_code: bool, given: Arguments) -> int:
+    """Say whether a channel is current, and what could be done.
+
+    Without ARTIFACT, all artifacts of the configuration are checked. Nothing is written, but with --heal. Where
+    nothing is newer, the check costs two small reads from the registry and one from the source of releases, and does
+    not look whether the channel was moved back; `verify` does. With versionTags it reads the list of tags too.
+
+    \b
+    flux-manifests check oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
+    """
+    goals = rendered(targets(artifact, given, signs=heal), print_aside)
+    results = for_each(goals, partial(_look, heal=heal))
+    code = finish(results, given, exit_code=exit_code, details=())
+    print_next(results, given)
+    return code
+
+
+def _look(goal: Target, *, heal: bool) -> Outcome:
+    """Return what could be done with an artifact, after healing it if that is wanted."""
+    if heal:
+        from ci_automation.flows.update import heal as healed
+
+        return healed(goal.channel, goal.ports, goal.intent)
+    planned = make_plan(goal.channel, goal.ports, goal.intent)
+    trusted = planned.observed.trust
+    placed = isinstance(planned.observed, Placed) or trusted is not Trust.VERIFIED
+    astray: tuple[str, ...] = ()
+    if goal.intent.version_tags:
+        from ci_automation.flows.publication.tags import VersionTags
+
+        tags = VersionTags(goal.channel, planned.plan.current_version, goal.ports)
+        astray = tuple(str(tag.tag) for tag in tags.astray(planned.plan.current))
+    return replace(_outcome(planned), placed=placed, astray=astray)
+
+
+@click.command("plan", cls=HeadedCommand)
+@click.argument("artifact")
+@click.option("--out", metavar="FILE", help="write the plan to this file, for `apply`")
+@takes("exit-code", *TRUST, *STEPS, install_flags=True)
+def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Arguments) -> int:
+    """Make the plan for a channel; write nothing to the registry.
+
+    The plan has every step with the digest that it starts from and the one that it leads to, what changes, and
+    whether it happens by itself, needs approval, waits, or is refused. The same inputs give the same plan.
+
+    \b
+    flux-manifests plan oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub --out plan.json
+    flux-manifests plan production --cluster-snapshot production-crds.json --objects apps
+    """
+    (goal,) = rendered((target(artifact, given, signs=False),), print_aside)
+    planned = make_plan(goal.channel, goal.ports, goal.intent)
+    if out is not None:
+        from ci_automation.flows.files import write_file
+
+        write_file(Path(out), planned.plan.to_text().encode())
+    outcome = replace(_outcome(planned), releases=planned.releases)
+    code = finish([Result(goal, outcome, None)], given, exit_code=exit_code, plan_file=out)
+    if out is not None and given.output == "text":
+        print_text(f"The plan is in {out}.")
+    return code
+
+
+@click.command("update", cls=HeadedCommand)
+@click.argument("artifact", required=False)
+@takes("exit-code", *SIGNING, *STEPS, install_flags=True)
+def update_command(artifact: str | None, *, exit_code: bool, given: Arguments) -> int:
+    """Publish what the policy allows, and say what needs approval.
+
+    Without ARTIFACT, all artifacts of the configuration are updated. By default patches are published by themselves,
+    minors need approval, majors are not taken. What is published is signed, and verified, before the channel
+    moves. A run that adopts a digest (--adopt) signs and records it, and publishes nothing; the next run does.
+
+    \b
+    flux-manifests update oci://ghcr.io/acme/flux-manifests:production --signing key --key cosign.key
+    """
+    goals = targets(artifact, given)
+    if not (artifact and given.adopt):
+        goals = rendered(goals, print_aside)
+    results = for_each(goals, _update_or_adopt)
+    code = finish(results, given, exit_code=exit_code, details=EVERY - {Decision.WAIT})  # `plan` has the rest
+    print_next(results, given)
+    return code
+
+
+def _update_or_adopt(goal: Target) -> Outcome:
+    from ci_automation.flows.update import adopt, update
+
+    flow = adopt if goal.is_promoted else update
+    return flow(goal.channel, goal.ports, goal.intent)
+
+
+@click.command("apply", cls=HeadedCommand)
+@click.argument("plan_file", metavar="PLAN")
+@click.option("--approve", multiple=True, metavar="DIGEST", help="approve the step that leads to exactly this digest")
+@takes("exit-code", *SIGNING, *STEPS)
+def apply_command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, given: Arguments) -> int:
+    """Do exactly what a plan says.
+
+    It begins at the first step whose base the channel has now, renders again, and refuses where base or target are
+    not the plan's. A step that needs approval is done only with --approve and its target.
+
+    \b
+    flux-manifests apply plan.json --approve sha256:... --signing key --key cosign.key
+    """
+    from ci_automation.flows.apply import apply
+    from ci_automation.flows.files import read_plan_file
+
+    approved = frozenset(Digest.parse(text) for text in approve)
+    plan = read_plan_file(Path(plan_file))
+    (goal,) = rendered((plan_target(plan, given),), print_aside)
+    outcome = apply(plan, approved, goal.ports, goal.intent)
+    return finish([Result(goal, outcome, None)], given, exit_code=exit_code, details=())
+
+
+def _outcome(planned: Planned) -> Outcome:
+    """Return a plan as the result of a run that did nothing of it."""
+    trust = str(planned.observed.trust)
+    return Outcome(planned.plan, 0, trust, unmade=planned.unmade, vulnerable=planned.vulnerable)
