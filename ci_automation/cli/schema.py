@@ -13,8 +13,9 @@ from ci_automation.cli.output import print_json
 Schema = dict[str, Any]
 
 
-def _form(description: str = "", /, **keys: Schema) -> Schema:
-    """Return an object with these keys; one whose name ends with _ is not always there."""
+def _form(description: str = "", texts: str = "", /, **keys: Schema) -> Schema:
+    """Return an object with these keys, of which `texts` names those with a text; name_ is not always there."""
+    keys = {**dict.fromkeys(texts.split(), _TEXT), **keys}
     found = {name.removesuffix("_"): schema for name, schema in keys.items()}
     required = [name for name in keys if not name.endswith("_")]
     return {
@@ -43,23 +44,16 @@ def _listed(part: str) -> Schema:
     return _list({"$ref": f"#/$defs/{part}"})
 
 
-_AT = _form(version=_TEXT, digest=_TEXT)
+_AT = _form("", "version digest")
 _MOVE = {"from": _AT, "to": _AT}
 _FINDINGS = {"changes": _listed("Change"), "hazards": _listed("Hazard"), "pruned": _TEXTS}
 _STEPS = _list(
     _form(
         "One move of a channel: from one version and base digest to another version and the target digest.",
+        "to kind base target decision overlay release proof",
         **{"from": _TEXT},
-        to=_TEXT,
-        kind=_TEXT,
-        base=_TEXT,
-        target=_TEXT,
-        decision=_TEXT,
         reasons=_TEXTS,
         options=_OBJECT,
-        overlay=_TEXT,
-        release=_TEXT,
-        proof=_TEXT,
         pinned=_FLAG,
         changes=_form(
             images=_listed("ImageChange"),
@@ -74,10 +68,10 @@ _STEPS = _list(
         rights=_listed("FolderRights"),
     )
 )
-_HOLD = _form(refused=_AT, until=_TEXT_OR_NULL, reason=_TEXT, at=_TEXT)
+_HOLD = _form("", "reason at", refused=_AT, until=_TEXT_OR_NULL)
 _STORED: dict[str, Schema] = {"tag": _TEXT, "version": _TEXT, "digest": _TEXT, "lastOnAChannel": _TEXT_OR_NULL}
 _TROUBLE = {"code": _TEXT, "message": _TEXT, "hint": _TEXT}
-_NOTES = _list(_form(version=_TEXT, mayBreak=_TEXTS, text=_TEXT))
+_NOTES = _list(_form("", "version text", mayBreak=_TEXTS))
 _ENTRY = {"name": _TEXT, "artifact": _TEXT, "exitCode": _NUMBER}
 _FAILED = _form(**_ENTRY, error=_form(**_TROUBLE))
 
@@ -103,12 +97,12 @@ FORMS: dict[str, Schema] = {
             published=_STEPS,
             waiting=_STEPS,
             plan=_form(
+                "",
+                "artifact digest",
                 schema={"const": "flux-manifests.plan/v1"},
-                artifact=_TEXT,
                 current=_AT,
                 steps=_STEPS,
-                passedOver=_list(_form(version=_TEXT, decision=_TEXT, reasons=_TEXTS)),
-                digest=_TEXT,
+                passedOver=_list(_form("", "version decision", reasons=_TEXTS)),
             ),
             vulnerabilities=_OBJECTS,
             releaseNotes=_NOTES,
@@ -130,24 +124,19 @@ FORMS: dict[str, Schema] = {
     ),
     "verify": _form(
         "Who signed an artifact, and which clusters accept it.",
-        artifact=_TEXT,
-        digest=_TEXT,
+        "artifact digest by",
         version=_TEXT_OR_NULL,
-        by=_TEXT,
         verified=_FLAG,
-        clusters=_list(_form(flux=_TEXT, accepts=_FLAG, reason=_TEXT)),
+        clusters=_list(_form("", "flux reason", accepts=_FLAG)),
         rederived_=_OBJECT,
     ),
     "history": _form(
         "Each digest that an immutable tag or a channel names, the newest first.",
         entries=_list(
             _form(
+                "",
+                "version tag digest signed origin",
                 rows=_list(_NUMBER),
-                version=_TEXT,
-                tag=_TEXT,
-                digest=_TEXT,
-                signed=_TEXT,
-                origin=_TEXT,
                 channels=_TEXTS,
                 versionTags=_TEXTS,
                 records=_OBJECTS,
@@ -157,41 +146,27 @@ FORMS: dict[str, Schema] = {
     ),
     "render": _form(
         "A rendered release, and what proves the rendering.",
-        version=_TEXT,
+        "version proof proofDetail components",
         options=_OBJECT,
         proven=_FLAG,
-        proof=_TEXT,
-        proofDetail=_TEXT,
-        components=_TEXT,
     ),
     "init": _form(
         "The first artifact of a channel.",
-        artifact=_TEXT,
-        version=_TEXT,
-        digest=_TEXT,
+        "artifact version digest components",
         published=_FLAG,
         signed=_FLAG,
-        components=_TEXT,
         options=_OBJECT,
         hazards=_listed("Hazard"),
         rights=_listed("FolderRights"),
         migration_=_TEXT,
     ),
-    "pull": _form("An artifact that was unpacked.", artifact=_TEXT, digest=_TEXT, signature=_TEXT, files=_TEXTS),
-    "push": _form(
-        "A team's own manifests, published.",
-        artifact=_TEXT,
-        digest=_TEXT,
-        published=_FLAG,
-        signed=_FLAG,
-        revision=_TEXT,
-    ),
+    "pull": _form("An artifact that was unpacked.", "artifact digest signature", files=_TEXTS),
+    "push": _form("A team's own manifests, published.", "artifact digest revision", published=_FLAG, signed=_FLAG),
     "rollback": _form(
         "A rollback, and what it breaks.",
+        "artifact decision",
         **_MOVE,
         **_FINDINGS,
-        artifact=_TEXT,
-        decision=_TEXT,
         hold={"anyOf": [_HOLD, {"type": "null"}]},
         problem=_TEXT_OR_NULL,
         signedAgain=_FLAG,
@@ -199,12 +174,10 @@ FORMS: dict[str, Schema] = {
         gates=_listed("Verdict"),
         changed=_FLAG,
     ),
-    "lift": _form(
-        "The holds that `rollback --lift` ended.", artifact=_TEXT, digest=_TEXT, changed=_FLAG, lifted=_list(_HOLD)
-    ),
+    "lift": _form("The holds that `rollback --lift` ended.", "artifact digest", changed=_FLAG, lifted=_list(_HOLD)),
     "diff": _form(
         "What changes between two sides, and what that can break.",
-        **dict[str, Schema].fromkeys(("from", "to"), _form(name=_TEXT, digest=_TEXT_OR_NULL, remark=_TEXT)),
+        **dict[str, Schema].fromkeys(("from", "to"), _form("", "name remark", digest=_TEXT_OR_NULL)),
         **_FINDINGS,
         overlaysCompared=_FLAG,
     ),
@@ -224,22 +197,15 @@ FORMS: dict[str, Schema] = {
         goes=_list(_form(**_STORED)),
         leftovers=_TEXTS,
         stays=_list(_form(**_STORED, because=_TEXT)),
-        deleted=_list(_form(what=_TEXT, digest=_TEXT)),
+        deleted=_list(_form("", "what digest")),
         keptAfterAll=_list(_form(digest=_TEXT, tags=_TEXTS)),
     ),
-    "bootstrap": _form(
-        "A cluster that follows a channel.", artifact=_TEXT, digest=_TEXT, version=_TEXT, revision=_TEXT
-    ),
+    "bootstrap": _form("A cluster that follows a channel.", "artifact digest version revision"),
     "bootstrap-manifests": _form(
-        "The order of the first installation.",
-        artifact=_TEXT,
-        digest=_TEXT,
-        version=_TEXT,
-        steps=_OBJECTS,
-        secrets=_OBJECTS,
+        "The order of the first installation.", "artifact digest version", steps=_OBJECTS, secrets=_OBJECTS
     ),
-    "attach": _form("What was attached to an artifact.", artifact=_TEXT, digest=_TEXT, attachment=_TEXT, type=_TEXT),
-    "discover": _form("What is attached to an artifact.", artifact=_TEXT, digest=_TEXT, attachments=_OBJECTS),
+    "attach": _form("What was attached to an artifact.", "artifact digest attachment type"),
+    "discover": _form("What is attached to an artifact.", "artifact digest", attachments=_OBJECTS),
     "mirror": _form("Releases in a folder.", folder=_TEXT, releases=_OBJECTS),
     "mirror-images": _form("Images of the controllers in another registry.", to=_TEXT, images=_OBJECTS),
     "mirror-push": _form("Releases in a repository of a registry.", repository=_TEXT, releases=_OBJECTS),
