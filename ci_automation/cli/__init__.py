@@ -77,6 +77,7 @@ _ELSEWHERE = {
     "action": ("action.main", "command"),
     **{name: ("cli.steps", f"{name}_command") for name in ("check", "plan", "update", "apply")},
     **{name: ("cli.attachments", f"{name}_command") for name in ("attach", "discover", "provenance", "sbom")},
+    "pull": ("cli.verify", "pull_command"),
     "sync-manifests": ("cli.bootstrap", "sync_command"),
     "bootstrap-manifests": ("cli.bootstrap", "manifests_command"),
     "bootstrap": ("cli.bootstrap", "bootstrap_command"),

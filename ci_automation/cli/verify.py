@@ -1,8 +1,9 @@
-"""The command `verify`."""
+"""The commands `verify` and `pull`, which read a signed artifact."""
 
 from __future__ import annotations
 
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,8 +12,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.cli.output import print_json, print_table, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading, reading_intent
-from ci_automation.flows.rendering.rederive import rederive
-from ci_automation.flows.verify import verify_channel
+from ci_automation.flows.verify import pull, verify_channel
 from ci_automation.flux.artifact import called
 from ci_automation.report.text import Table, plain_text
 
@@ -47,10 +47,13 @@ def command(artifact: str, *, again: bool, given: Arguments) -> None:
         _print_verification(reference, found)
     if found.problem is not None:
         raise found.problem
-    derived = rederive(reference.at_digest(found.digest), ports, reading_intent(given)) if again else None
-    if derived and given.output == "text":
-        print_table(Table(("", "made again from"), derived.steps))
-    if derived:
+    derived = None
+    if again:
+        from ci_automation.flows.rendering.rederive import rederive
+
+        derived = rederive(reference.at_digest(found.digest), ports, reading_intent(given))
+        if given.output == "text":
+            print_table(Table(("", "made again from"), derived.steps))
         derived.check(reference)
     if given.output == "json":
         print_json(_to_json(reference, found, derived), "verify")
@@ -87,3 +90,30 @@ def _to_json(reference: Reference, found: Verification, derived: Derivation | No
     if derived:
         value["rederived"] = {"digest": str(derived.made), "steps": dict(derived.steps)}
     return value
+
+
+@click.command("pull", cls=HeadedCommand)
+@click.argument("artifact")
+@click.argument("folder")
+@takes(*TRUST, "registry-config", *COMMON)
+def pull_command(artifact: str, folder: str, given: Arguments) -> None:
+    """Unpack an artifact into a folder.
+
+    FOLDER must not exist, or be empty; it is filled all or nothing. With a key or an identity to trust,
+    only a signed artifact is unpacked.
+
+    \b
+    flux-manifests pull oci://ghcr.io/acme/flux-manifests:production ./out --public-key cosign.pub
+    """
+    from ci_automation.flows.files import write_tree
+
+    reference, ports = reading(artifact, given)
+    tree, digest, trust = pull(reference, ports)
+    write_tree(tree, Path(folder))
+    if given.output == "json":
+        files = sorted(file.path for file in tree.files)
+        print_json({"artifact": str(reference), "digest": str(digest), "signature": trust, "files": files}, "pull")
+        return
+    print_text(f"{len(tree.files)} files of {digest} are in {folder}; its signature was {trust}.")
+    if ports.trusted is None:
+        print_text(f"Nothing was verified: {ports.why_nobody}.")
