@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 import click
 from msgspec import Struct
@@ -20,7 +23,7 @@ from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.flows.files import write_file
 from ci_automation.flows.left_to_do import left_to_do
-from ci_automation.flows.setup import CONFIGURATION, Answers, UnfitAnswer, first_files, setup_files
+from ci_automation.flows.setup import CONFIGURATION, Answers, UnfitAnswer, first_files, is_action, setup_files
 from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import newest_known
@@ -54,7 +57,11 @@ class NotOwnFile(UsageError):
 @click.command("setup", cls=HeadedCommand)
 @click.argument("channels", nargs=-1, metavar="[CHANNEL]...")
 @click.option("--after", metavar="TIME", default="24h", show_default=True, help="how long a channel has a digest first")
-@click.option("--action", metavar="OWNER/NAME", help="the repository with this action; with @COMMIT, at that commit")
+@click.option(
+    "--action",
+    metavar="OWNER/NAME",
+    help="the repository with this action; with @COMMIT, at that commit; default: the one that this was installed from",
+)
 @click.option("--signing", type=click.Choice(["keyless", "key"]), help="how runs sign; default: keyless")
 @click.option("--approval", type=click.Choice(["pull-request", "workflow-dispatch"]), help="how runs ask for approvals")
 @click.option("--overlay", metavar="DIR", help="the folder of the repository with your own files; - for none")
@@ -135,12 +142,25 @@ def _answered(ask: _Questions, top: Path, bootstrapped: str | None, after: str) 
     return Answers(
         channels=channels,
         place=place,
-        action=ask.answer("action", "Which repository has this action, as OWNER/ci-automation?"),
+        action=ask.answer("action", "Which repository has this action, as OWNER/ci-automation?", _origin(place.server)),
         signing=SigningMode(ask.answer("signing", "Sign keyless, or with a key?", "keyless")),
         approval=ApprovalVia(ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", "pull-request")),
         overlay=None if folder == "-" else folder,
         after=after,
     )
+
+
+def _origin(server: str) -> str | None:
+    """Return the repository of the checkout that this program was installed from, if it is on that server."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    with suppress(PackageNotFoundError, ValueError):
+        told = json.loads(distribution("flux-manifests").read_text("direct_url.json") or "{}")
+        address = urlsplit(str(told.get("url", "")))
+        found = place_of_clone(Path(unquote(address.path))) if address.scheme == "file" else None
+        if found and found.server == server and is_action(found.repository):
+            return found.repository
+    return None
 
 
 def _references(words: Sequence[str], usual: str) -> list[Reference]:

@@ -121,10 +121,8 @@ def setup_files(
     """Return the files by their paths in the repository; `template` reads one of the shipped workflows.
 
     An `existing` configuration keeps all that it has, and gets the channels that it lacks. The workflows are for all
-    its artifacts.
-
-    One file for each channel has the objects by which clusters follow it, of a Flux of that version, with that path in
-    the artifact. Nothing applies it: a person does, after the first signed run.
+    its artifacts. One file a channel has the objects by which clusters follow it, of a Flux of that version, with
+    that path in the artifact. Nothing applies it: a person does, after the first signed run.
 
     Raises:
         UnfitAnswer, InvalidDuration, NotForClusters: an answer cannot be used.
@@ -171,12 +169,17 @@ def _overlays(config: Config) -> list[str]:
     return list(dict.fromkeys(it.overlay.removesuffix("/") for it in config.artifacts if it.overlay))
 
 
+def is_action(text: str) -> bool:
+    """Return whether a text is the repository of the action, with or without a commit."""
+    return re.fullmatch(r"[\w.-]+/(ci-automation|flux-manifests)(@[0-9a-f]{40})?", text) is not None
+
+
 def _require_usable(answers: Answers) -> None:
     for channel in answers.channels.values():
         if not isinstance(channel.repository, OciRepository):
             raise UnfitAnswer(f"{channel} is not in a registry, where clusters and workflows could reach it")
     duration(answers.after)
-    if not re.fullmatch(r"[\w.-]+/(ci-automation|flux-manifests)(@[0-9a-f]{40})?", answers.action):
+    if not is_action(answers.action):
         raise UnfitAnswer(
             f"{answers.action!r} is not OWNER/ci-automation, with or without the @ and 40 digits of a commit"
         )

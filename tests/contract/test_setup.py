@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from tests.contract.scene import Scene
 
 ACTION = ("--action", "platform/ci-automation@" + "a1" * 20)
-TUTORIAL = (Path(__file__).parents[2] / "docs/tutorials/three-channels.md").read_text()
+ROOT = Path(__file__).parents[2]
+TUTORIAL = (ROOT / "docs/tutorials/three-channels.md").read_text()
+ARTIFACT_LINE = "          artifact: oci://ghcr.io/acme/flux-manifests:production\n"
 CHANNEL = "oci://ghcr.io/acme-corp/flux:stable"
 OTHER = ("acme/", "520c213", "flux-manifests:production")
 
@@ -42,7 +46,15 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
     monkeypatch.setattr("ci_automation.cli.setup._is_there", lambda *_: None)  # no registry is asked
+    installed_from(monkeypatch, None)
     return tmp_path
+
+
+def installed_from(monkeypatch: pytest.MonkeyPatch, checkout: Path | None) -> None:
+    """Let the program have been installed from a checkout, or from an index."""
+    told = json.dumps({"url": checkout.as_uri(), "dir_info": {}}) if checkout else None
+    installed = SimpleNamespace(read_text=lambda _: told)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _: installed)
 
 
 def files(clone: Path) -> dict[str, str]:
@@ -100,6 +112,29 @@ def test_the_files_of_each_way_of_working_fit_together(
     assert (" fit together in acme-corp/fleet.infra on trunk: " in told.out, told.err) == (True, "")
 
 
+@pytest.mark.parametrize(
+    ("remote", "action"),
+    [
+        ("git@github.com:platform/ci-automation.git", "platform/ci-automation"),
+        ("https://github.com/platform/other", None),
+        ("https://github.example/platform/ci-automation", None),
+    ],
+)
+def test_the_action_is_the_one_that_the_program_was_installed_from(
+    clone: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    remote: str,
+    action: str | None,
+) -> None:
+    checkout = tmp_path_factory.mktemp("a checkout")
+    for words in (("init", "-q"), ("remote", "add", "origin", remote)):
+        subprocess.run(["git", "-C", str(checkout), *words], check=True)
+    installed_from(monkeypatch, checkout)
+    assert run(["setup", CHANNEL]) == (0 if action else 2)
+    assert (f"uses: {action}@" in files(clone).get(".github/workflows/flux.yaml", "")) is bool(action)
+
+
 def test_a_new_overlay_is_one_that_clusters_can_apply(clone: Path) -> None:
     assert run(["setup", CHANNEL, *ACTION]) == 0
     written = files(clone)
@@ -133,9 +168,6 @@ def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.C
     assert "command promote, artifact production" in left[6]
     written = files(clone)
     assert "overlay: clusters/flux-system\n" in written[".github/flux-manifests.yaml"]
-    shipped = (Path(__file__).parents[2] / "workflows/flux.yaml").read_text()
-    assert "artifact: oci" in shipped
-    assert "artifact: oci" not in written[".github/workflows/flux.yaml"]  # each run works on all channels
     for name, tag in (("staging", "staging"), ("stable", "stable")):
         source, _ = yaml.safe_load_all(written[f"flux-manifests-{name}.yaml"])
         assert source["spec"]["ref"] == {"tag": tag}
@@ -150,6 +182,8 @@ def test_the_tutorial_has_what_setup_writes_and_lists(
     (listed,) = re.findall(r"^```text\n(.*?)^```", TUTORIAL, re.MULTILINE | re.DOTALL)
     assert listed == capsys.readouterr().out.partition("Left to do:\n")[2]
     written = files(clone)
+    shipped = (ROOT / "workflows/flux.yaml").read_text().replace(ARTIFACT_LINE, "")  # as tests/real/test_life.py has it
+    assert written[".github/workflows/flux.yaml"] == shipped.replace("paths: [", "paths: [clusters/flux-system/**, ")
     assert f"```yaml\n{written['.github/flux-manifests.yaml'].partition(chr(10))[2]}```" in TUTORIAL
     named = re.findall(r"`([\w./-]+\.yaml)`", " ".join(re.findall(r"^\| `.*$", TUTORIAL, re.MULTILINE)))
     assert {*named, "flux-manifests-production.yaml", "flux-manifests-stable.yaml"} == written.keys()
