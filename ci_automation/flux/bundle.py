@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ class ComponentMissing(ReleaseSourceError):
         super().__init__(f"the release has no {component}; it has {', '.join(available)}")
 
 
-class ManifestsBundle(Struct, frozen=True):
+class ManifestsBundle(Struct, frozen=True, dict=True):
     """Files of one release's manifests bundle, by name."""
 
     files: Mapping[str, str]
@@ -92,7 +93,7 @@ class ManifestsBundle(Struct, frozen=True):
         except KeyError:
             raise ComponentMissing(name, self.components) from None
 
-    @property
+    @cached_property
     def digest(self) -> Digest:
         """Return the digest over contents and names, the same for a bundle that was packed again (design 5.1)."""
         lines = (f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in sorted(self.files.items()))
