@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from enum import Enum
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from msgspec.structs import asdict, fields, replace
@@ -197,7 +197,10 @@ def _verify(
     )
 
 
-_PERIOD = partial(Period, time_zone=time_zone("UTC"))
+def _period(**given: Any) -> Period:  # noqa: ANN401  # what the section has
+    return Period(**{"time_zone": time_zone("UTC"), **given})
+
+
 _MAKERS: Mapping[type[Section], Callable[..., object]] = {
     sections.Artifact: _artifact,
     sections.ApprovalSection: ApprovalConfig,
@@ -213,10 +216,10 @@ _MAKERS: Mapping[type[Section], Callable[..., object]] = {
     rules.ClustersSection: ClustersConfig,
     rules.EvidenceEntry: EvidenceConfig,
     rules.FleetSection: FleetSettings,
-    rules.FreezeEntry: _PERIOD,
+    rules.FreezeEntry: _period,
     rules.MinReleaseAge: dict,
     rules.PolicySection: _policy,
     rules.PromoteSection: PromoteConfig,
     rules.SyncSection: SyncSettings,
-    rules.WindowEntry: _PERIOD,
+    rules.WindowEntry: _period,
 }

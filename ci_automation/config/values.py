@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args, get_origin
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -152,7 +151,7 @@ def _label(text: str) -> str:
 
 
 def _cron(text: str) -> str:
-    return Period(text, timedelta(hours=1), ZoneInfo("UTC")).cron
+    return Period(text, timedelta(hours=1), UTC).cron
 
 
 def _fingerprint(text: str) -> str:
@@ -257,7 +256,7 @@ Label = Annotated[str, Form(_label)]
 Age = Annotated[timedelta, Form(duration)]
 Lasting = Annotated[timedelta, Form(_lasting)]
 Cron = Annotated[str, Form(_cron)]
-Zone = Annotated[ZoneInfo, Form(time_zone)]
+Zone = Annotated[tzinfo, Form(time_zone)]
 Span = Annotated[Range, Form(Range.parse)]
 Kubernetes = Annotated[KubernetesRange, Form(KubernetesRange.parse)]
 Fingerprint = Annotated[str, Form(_fingerprint)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from functools import lru_cache
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -76,6 +77,7 @@ def _whole(match: re.Match[str]) -> str:
     return match[0].removeprefix(match["head"])
 
 
+@lru_cache(maxsize=4)  # one step's new components are the next one's old
 def inventory(text: str) -> frozenset[str]:
     """Return the controllers and CRDs of a components file, as `Deployment/NAME`, `CustomResourceDefinition/NAME`."""
     return frozenset(label for part in documents(text) if (label := label_of(part)).startswith(_INVENTORY))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 import re
-import zoneinfo
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
 from itertools import dropwhile
 from typing import TYPE_CHECKING
@@ -205,7 +204,7 @@ class Period(Struct, frozen=True):
 
     cron: str
     duration: timedelta
-    time_zone: zoneinfo.ZoneInfo
+    time_zone: tzinfo
     reason: str = ""
 
     def __post_init__(self) -> None:
@@ -246,12 +245,14 @@ class Period(Struct, frozen=True):
         return next(begins for time in ahead if (begins := time.astimezone(UTC)) > now)
 
 
-def time_zone(name: str) -> zoneinfo.ZoneInfo:
+def time_zone(name: str) -> tzinfo:
     """Return the time zone of that name in the IANA database.
 
     Raises:
         InvalidPeriod: it has none of that name; the hint has the nearest.
     """
+    import zoneinfo  # only for freezes and windows
+
     if _ZONE.fullmatch(name):  # `localtime` and the like differ from machine to machine
         with suppress(zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             return zoneinfo.ZoneInfo(name)
