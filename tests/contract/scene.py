@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ci_automation.cli import run
@@ -19,14 +19,14 @@ from tests.fakes.samples import write_old_samples
 from tests.fakes.world import key_pem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import pytest
 
     from tests.fakes.forge.repository import Repository
 
-NAME = "acme/fleet"
+NAME, APPS = "acme/fleet", "acme/apps"
 CHANNEL = "layout:registry:production"
 LOCK = ".github/flux-manifests.lock.yaml"
 BRANCH = "flux-manifests/production"
@@ -118,6 +118,23 @@ class Scene:
         named = {name: str(asking.inputs[name]) for name in ("artifact", "version", "base", "target")}
         return {**named, "request_key": str(asking.inputs["key"])}
 
+    def saved(self) -> Callable[[], Scene]:
+        """Return what brings the present state back, as a scene at the same addresses; it may be called often."""
+        before, variables, own = self.forge.saved(), dict(self.runner.variables), dict(self.own)
+        kept = shutil.copytree(self.folder, self.folder.with_name(f"{self.folder.name}, saved"))
+
+        def again() -> Scene:
+            before()
+            shutil.rmtree(self.folder)
+            shutil.copytree(kept, self.folder)
+            self.runner.patch.chdir(self.runner.workspace)
+            self.runner.variables.clear()
+            self.runner.variables.update(variables)
+            places = self.forge.repositories
+            return replace(self, fleet=places[NAME], apps=places[APPS], own=dict(own))
+
+        return again
+
     @property
     def channel(self) -> str:
         """Return the digest that the channel has."""
@@ -201,7 +218,7 @@ def staged(
         patch.setattr("ci_automation.approval.dispatch._WAITS", (0.0,))
         files = {".github/workflows/approve.yaml": APPROVE, ".github/workflows/flux.yaml": CHECK}
         fleet = forge.repository(NAME, files)
-        apps = forge.repository("acme/apps", {".github/workflows/told.yaml": HEARS, "flux/source.yaml": PINS})
+        apps = forge.repository(APPS, {".github/workflows/told.yaml": HEARS, "flux/source.yaml": PINS})
         for person, level in {"ada": "write", "ben": "write", "rita": "read"}.items():
             forge.user(person)
             fleet.collaborators[person] = level

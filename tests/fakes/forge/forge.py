@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import re
 import threading
+from copy import deepcopy
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Self
@@ -90,6 +91,16 @@ class Forge:
             server.server_close()
         if self.violations and kind is None:
             raise WrongExchange("\n".join(self.violations))
+
+    def saved(self) -> Callable[[], None]:
+        """Return what brings the present state back, in new repositories and accounts; it may be called often."""
+        stay = (self, self.lock, self.exchanges, self.objects, self._server, self._downloads, *self.requests)
+
+        def copy(state: dict[str, object]) -> dict[str, object]:
+            return deepcopy(state, {id(each): each for each in stay})
+
+        state = copy(vars(self))
+        return lambda: vars(self).update(copy(state))
 
     @property
     def is_public(self) -> bool:
