@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -152,7 +153,7 @@ class _Marking:
             content, *files = self._content(path) if path else (text(value.get("patch")),)
             what = f"the patch of {in_words(value['target'])}"
             self._effort.spend(to_read(content))
-            patch = _Patch(content, len(self._rules))
+            patch = _read_patch(content, len(self._rules))
             own = self._rule((key, number), what, [value, content] if path else value, *files, numbered=patch.numbered)
             yield _marking(target[1], own)
             if patch.deletes:
@@ -252,6 +253,9 @@ class _Patch:
             operations.append(operation)
         self.numbered = tuple(numbered)
         self.marked = yaml.serialize(as_node(operations), Dumper=yaml.CSafeDumper)
+
+
+_read_patch = lru_cache(maxsize=64)(_Patch)  # both sides of a step mostly have the same patches
 
 
 def _numbers(operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
