@@ -14,7 +14,9 @@ from ci_automation.flux.bundle import (
     ReleaseFiles,
     checksums_name,
     parse_checksums,
+    program_name,
     verify_checksums,
+    verify_file,
 )
 from ci_automation.flux.release import (
     NOT_PUBLISHED,
@@ -212,9 +214,12 @@ def test_every_byte_of_the_bundle_counts() -> None:
             verify_checksums(V, ReleaseFiles(CHECKSUMS, other))
 
 
-def test_checksums_without_the_bundle_prove_nothing() -> None:
+def test_checksums_without_a_file_prove_nothing_of_it() -> None:
+    checksums = f"{SHA}  install.yaml\n".encode()
     with pytest.raises(ChecksumMismatch, match=r"do not list manifests\.tar\.gz"):
-        verify_checksums(V, ReleaseFiles(f"{SHA}  install.yaml\n".encode(), SAMPLE.bundle))
+        verify_checksums(V, ReleaseFiles(checksums, SAMPLE.bundle))
+    with pytest.raises(ChecksumMismatch, match=rf"do not list flux_{V.semver}_linux_arm64\.tar\.gz"):
+        verify_file(V, checksums, program_name(V, "linux_arm64"), b"")
 
 
 def test_a_proven_release_is_opened() -> None:
