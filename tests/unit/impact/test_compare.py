@@ -311,6 +311,7 @@ def test_of_an_object_twice_the_last_counts() -> None:
     assert [change.path for change in found] == ["spec.type"]
 
 
+@pytest.mark.often
 @pytest.mark.parametrize("number", range(len(LINES)), ids=[line.strip() or "empty" for line in LINES])
 def test_no_line_can_be_removed_in_silence(number: int) -> None:
     new = "\n".join(LINES[:number] + LINES[number + 1 :])

@@ -247,6 +247,7 @@ def places(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[st
         yield from places(item, (*path, key))
 
 
+@pytest.mark.often
 @given(SCHEMAS)
 def test_a_schema_does_not_differ_from_itself(schema: Schema) -> None:
     assert changes(schema, copy.deepcopy(schema)) == []

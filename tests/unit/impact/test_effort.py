@@ -109,6 +109,7 @@ def test_what_is_too_much_is_a_danger_and_says_so(old: str, new: str, kind: Chan
     assert all(": they are too many" in change.sentence for change in found)
 
 
+@pytest.mark.often
 def test_roles_are_told_apart_until_they_are_too_many_together() -> None:
     said = [change.sentence for change in changes(role_files("a", 60), role_files("b", 60))]
     untold = [sentence for sentence in said if ": they are too many" in sentence]

@@ -465,6 +465,7 @@ SINGLE = {edit[0] for edit in EDITS} - {
 }
 
 
+@pytest.mark.often
 @pytest.mark.parametrize(("old", "new"), [pytest.param(*edit[1:3], id=edit[0]) for edit in EDITS if edit[0] in SINGLE])
 def test_an_edit_is_one_change(old: str, new: str) -> None:
     assert len(of_edit((old, new))) == 1

@@ -259,6 +259,7 @@ def many(number: int) -> FileReview:
     return FileReview(BY_FLUX, replace(EDITED, edits=edits), Findings(changes, hazards, gates=gates))
 
 
+@pytest.mark.often
 @pytest.mark.parametrize("number", [1, 30, 100, 300])
 def test_lists_get_shorter_until_the_page_fits(number: int) -> None:
     text = preview_markdown(page((many(number), (PATH,))), MAX_COMMENT)
@@ -268,6 +269,7 @@ def test_lists_get_shorter_until_the_page_fits(number: int) -> None:
     assert number < 60 or "more hazards" in text
 
 
+@pytest.mark.often
 def test_a_page_that_cannot_fit_says_what_it_lacks_and_keeps_the_overview_and_the_hazards_of_the_gravest() -> None:
     reviews = [(many(20), (f"clusters/{number:03}/{'f' * 150}.yaml",)) for number in range(60)]
     text = preview_markdown(page(*reviews, (HARMLESS, ("last.yaml",))), MAX_COMMENT)

@@ -355,6 +355,7 @@ class TestGroup:
         assert GroupPage("eu", (page,)).is_part_of(body)
         assert not GroupPage("eu", (replace(page, step=replace(STEP, hazards=())),)).is_part_of(body)
 
+    @pytest.mark.often
     def test_what_does_not_fit_is_left_out_but_never_a_row(self) -> None:
         long = "|" * 2000
         step = replace(STEP, hazards=(replace(HAZARD, sentence=long, remedies=(long,) * 9),) * 9, reasons=(long,) * 9)

@@ -249,6 +249,7 @@ def test_a_step_that_changes_no_object_says_so_and_one_that_changes_many_is_cut(
     assert "- and 15 more\n" in many
 
 
+@pytest.mark.often
 @pytest.mark.parametrize("limit", [0, 50, 120, 400, 3000, 20_000])
 def test_a_long_summary_is_cut_between_its_parts(limit: int) -> None:
     accounts = [replace(BOTH, name=f"artifact-{number}") for number in range(20)]
