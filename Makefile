@@ -50,7 +50,8 @@ MEMORY := $(shell grep -qE '^tmpfs /dev/shm .*noexec' /proc/mounts 2>/dev/null |
 	df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "/dev/shm"}')
 unit: export PYTEST_DEBUG_TEMPROOT = $(MEMORY)
 
-test: lint types unit  ## run every check and test that needs no other program
+test: lint  ## run every check and test that needs no other program
+	@$(MAKE) --no-print-directory --jobs 2 types unit
 
 lint: $(STAMP)  ## check the style, and the imports between rooms
 	$(BIN)/ruff check .
