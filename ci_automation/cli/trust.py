@@ -93,7 +93,7 @@ def beside(opening: Callable[[], T], work: Callable[[], U]) -> tuple[U, T]:
 
     opened = Background(opening)
     done = work()
-    for name in ("nacl.secret", *NEEDED_BY_STEPS, "ci_automation.cli.follow_up"):
+    for name in ("nacl.secret", "ci_automation.flows.update", *NEEDED_BY_STEPS, "ci_automation.cli.follow_up"):
         if opened.ended.is_set():
             break
         import_module(name)

@@ -49,7 +49,7 @@ NEVER = {
     "history": (("history", CHANNEL, *TRUSTED), GITHUB | SIGSTORE | NETWORK | PEOPLE | {"importlib.metadata"}),
     "a patch": (
         ("update", CHANNEL, *SIGNED),
-        GITHUB | NETWORK | {"sigstore", "tuf", "pydantic", "rich", "importlib.metadata"},
+        GITHUB | NETWORK | LIBRARIES | {"ctypes", "concurrent.futures", "zoneinfo"},
     ),
 }
 
