@@ -276,7 +276,13 @@ BAD = [
         "no such release", 21, "release-not-found", "v1.0.0", just("init", CHANNEL, "--flux-version", "v1.0.0", *SIGNED)
     ),
     Bad("no releases", 21, "unreadable-directory", "nowhere/releases.json", just(*INIT, "--releases", "nowhere")),
-    Bad("checksum mismatch", 21, "checksum-mismatch", "manifests.tar.gz of v2.98.5", damaged_bundle),
+    Bad(
+        "checksum mismatch",
+        21,
+        "checksum-mismatch",
+        "v2.98.5 cannot be used: the sha256 of manifests.tar.gz",
+        damaged_bundle,
+    ),
     Bad("no source-watcher yet", 21, "component-missing", "no source-watcher", bundle_without_watcher),
     # Plans
     Bad("no plan", 2, "unreadable-plan", "plan.json", just("apply", "plan.json", *SIGNED)),
