@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.artifact.tree import TreeFile
-from ci_automation.cli.output import print_json, print_table, print_text
+from ci_automation.cli.output import print_json, print_line, print_table
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
@@ -56,7 +56,7 @@ def attach_command(
     if given.output == "json":
         print_json({"artifact": str(reference), "digest": str(digest), "attachment": str(made), "type": kind}, "attach")
         return
-    print_text(f"Attached to {digest}: {made}")
+    print_line(f"Attached to {digest}: {made}")
 
 
 def _content(name: str) -> bytes:
@@ -95,9 +95,9 @@ def discover_command(artifact: str, *, kind: str | None, folder: str | None, giv
     elif found.attachments:
         print_table(Table.plain(("type", "what", "digest"), map(_row, found.attachments)))
         if folder is not None:
-            print_text(f"The files are in {folder}, in one folder for each attachment.")
+            print_line(f"The files are in {folder}, in one folder for each attachment.")
     else:
-        print_text(f"Nothing{f' of type {kind}' if kind else ''} is attached to {found.digest}.")
+        print_line(f"Nothing{f' of type {kind}' if kind else ''} is attached to {found.digest}.")
     if found.left_out:
         click.echo(f"{found.left_out} more attachments were not read.", err=True)
 
@@ -129,7 +129,7 @@ def provenance_command(artifact: str, given: Arguments) -> None:
     build = predicate["buildDefinition"]
     parameters = build["externalParameters"]
     signer = f"the key {said.by}" if said.by.startswith("sha256:") else said.by
-    print_text(f"{digest} is Flux {parameters['flux']} for {parameters['artifact']}, as {signer} states.")
+    print_line(f"{digest} is Flux {parameters['flux']} for {parameters['artifact']}, as {signer} states.")
     inputs = [
         (it["name"], it.get("uri", ""), f"sha256:{it['digest']['sha256']}") for it in build["resolvedDependencies"]
     ]

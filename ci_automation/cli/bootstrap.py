@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from ci_automation.cli.arguments import configuration
-from ci_automation.cli.output import print_json, print_text
+from ci_automation.cli.output import print_json, print_line, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.config.model import UnknownArtifact
@@ -78,7 +78,7 @@ def manifests_command(artifact: str, folder: str, timeout: str, given: Arguments
         value = {"artifact": str(made.sync.channel), "digest": str(made.digest), "version": str(made.sync.version)}
         print_json({**value, "steps": steps, "secrets": secrets}, "bootstrap-manifests")
         return
-    print_text(f"For a cluster without Flux, from {made.sync.channel} ({made.digest}), in this order:")
+    print_line(f"For a cluster without Flux, from {made.sync.channel} ({made.digest}), in this order:")
     print_text(made.order.told(folder))
 
 
@@ -105,7 +105,7 @@ def bootstrap_command(artifact: str, kubeconfig: str, context: str | None, timeo
         value = {"artifact": str(made.sync.channel), "digest": str(made.digest), "version": str(made.sync.version)}
         print_json({**value, "revision": revision}, "bootstrap")
         return
-    print_text(f"The cluster runs Flux {made.sync.version} and follows {made.sync.channel}: it applied {revision}.")
+    print_line(f"The cluster runs Flux {made.sync.version} and follows {made.sync.channel}: it applied {revision}.")
 
 
 def _prepared(artifact: str, timeout: str, given: Arguments) -> tuple[Installation, Ports]:

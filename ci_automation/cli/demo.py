@@ -81,7 +81,8 @@ def command(releases: str | None, folder: str | None) -> None:
     with contextlib.chdir(place):
         if not releases:
             write_samples(source)
-            click.echo("The versions below are samples that Flux never had, such as v2.99.4.")
+            # The first step begins with a line feed.
+            click.echo("The versions below are samples that Flux never had, such as v2.99.4.", nl=False)
         _show(source, _start(source))
     _step("What to do next:")
     where = shlex.quote(str(place))

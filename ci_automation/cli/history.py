@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.cli.output import print_json, print_table, print_text, width
+from ci_automation.cli.output import print_json, print_line, print_table, print_text, width
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
@@ -55,18 +55,18 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
         print_json({"entries": [_to_json(entry) for entry in _newer(found.entries, after)]}, "history")
     else:
         if not rows:
-            print_text(f"{reference.repository} has nothing yet.")
+            print_line(f"{reference.repository} has nothing yet.")
         elif shown:
             if (columns := width()) and not given.verbose:
                 print_text("\n".join(screen_lines(shown, columns)))
             else:
                 print_table(history_table(shown, every=given.verbose))
         elif ports.trusted is None:
-            print_text(f"--since {since} leaves out all rows: without a verified record none has a time.")
+            print_line(f"--since {since} leaves out all rows: without a verified record none has a time.")
         else:
-            print_text(f"No record is as new as --since {since}.")
+            print_line(f"No record is as new as --since {since}.")
         if ports.trusted is None:
-            print_text(
+            print_line(
                 f"Nothing was verified: {ports.why_nobody}. When, why and by whom is in signed records: "
                 "give --public-key, or an identity, to read them."
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.arguments import ContradictingOptions
-from ci_automation.cli.output import print_aside, print_json, print_parts, print_text
+from ci_automation.cli.output import print_aside, print_json, print_line, print_parts, print_text
 from ci_automation.cli.parameters import COMMON, SIGNING, HeadedCommand, takes
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
@@ -106,9 +106,9 @@ def _print(result: Initialised, goal: Target, given: Arguments, steps: str) -> N
         print_json({**value, **made, **found, **({"migration": steps} if steps else {})}, "init")
         return
     verb = "published" if result.published else "is there already, with exactly this content"
-    print_text(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}\n  its components are in {result.path}")
+    print_line(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}\n  its components are in {result.path}")
     if not result.signed:
-        print_text(_UNSIGNED if result.published else f"Nothing was verified: {goal.ports.why_nobody}.")
+        print_line(_UNSIGNED if result.published else f"Nothing was verified: {goal.ports.why_nobody}.")
     if result.hazards:
         print_parts(text_parts(Findings(hazards=result.hazards, nothing_before=True)))
     print_parts(on_terminal(rights_blocks(result.rights, every=given.verbose)))

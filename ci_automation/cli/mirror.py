@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
-from ci_automation.cli.output import print_json, print_table, print_text, progress
+from ci_automation.cli.output import print_json, print_line, print_table, print_text, progress
 from ci_automation.cli.parameters import COMMON, IDENTITIES, HeadedCommand, takes
 from ci_automation.cli.places import registry, release_source, upstream
 from ci_automation.flows.mirror import ARTIFACTS, MirrorFolder, mirror, push
@@ -113,10 +113,10 @@ def _fill(folder: str, wanted: list[Version], config: Config | None, given: Argu
     elif done:
         print_table(_table(done))
         if unsigned := [str(each.version) for each in done if not each.vouched]:
-            print_text(f"NOT signed: {', '.join(unsigned)}. `upstream: {{verify: required}}` refuses such releases.")
-        print_text(f"Signed is what the release's own run of {WORKFLOW} has signed, as the transparency log tells.")
+            print_line(f"NOT signed: {', '.join(unsigned)}. `upstream: {{verify: required}}` refuses such releases.")
+        print_line(f"Signed is what the release's own run of {WORKFLOW} has signed, as the transparency log tells.")
     else:
-        print_text(f"Nothing to do: {folder} has all that is newest.")
+        print_line(f"Nothing to do: {folder} has all that is newest.")
 
 
 def _ports(port: Registry, config: Config | None, given: Arguments) -> Ports:

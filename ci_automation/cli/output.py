@@ -118,8 +118,13 @@ def print_aside(text: str) -> None:
     click.echo(plain_text(text), err=True)
 
 
+def print_line(text: str) -> None:
+    """Print lines for people, folded on a terminal."""
+    print_parts(map(MarkedLine, text.split("\n")))
+
+
 def print_text(text: str) -> None:
-    """Print lines for people, without what could control a terminal."""
+    """Print lines that people may copy, without what could control a terminal."""
     done_with_progress()
     click.echo(plain_text(text))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.arguments import ContradictingOptions
-from ci_automation.cli.output import print_aside, print_json, print_text
+from ci_automation.cli.output import print_aside, print_json, print_line, print_text
 from ci_automation.cli.parameters import COMMON, IDENTITIES, HeadedCommand, takes
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
@@ -48,6 +48,6 @@ def command(folder: str, artifact: str, *, source: str, revision: str, given: Ar
         value = {"artifact": str(goal.channel), "digest": str(done.digest)}
         print_json({**value, "published": done.published, "signed": done.signed, "revision": revision}, "push")
         return
-    print_text(f"{goal.channel} {'published' if done.published else 'has this content already'}: {done.digest}")
+    print_line(f"{goal.channel} {'published' if done.published else 'has this content already'}: {done.digest}")
     if not done.signed:
         print_text("It is unsigned: clusters that verify will refuse it.")

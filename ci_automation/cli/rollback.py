@@ -9,7 +9,7 @@ import click
 
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.follow_up import lifting
-from ci_automation.cli.output import confirmed, done_with_progress, print_json, print_parts, print_text
+from ci_automation.cli.output import confirmed, done_with_progress, print_json, print_line, print_parts
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
 from ci_automation.cli.wiring import target
 from ci_automation.errors import PolicyRefused, UsageError
@@ -110,7 +110,7 @@ def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> Non
     if given.output == "json":
         print_json({**proposal.shown.to_json(), "changed": not proposal.shown.is_there}, "rollback")
     elif not proposal.shown.is_there:
-        print_text(f"Rolled back: {proposal.shown.channel} is at {proposal.shown.target_version}.")
+        print_line(f"Rolled back: {proposal.shown.channel} is at {proposal.shown.target_version}.")
 
 
 def _to_come(until: datetime | None) -> datetime | None:
@@ -143,9 +143,9 @@ def _lift(goal: Target, reason: str, given: Arguments) -> None:
         print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]}, "lift")
         return
     for hold in lifted.holds:
-        print_text(f"The hold on {hold.version} is lifted: {lifted.channel} may get it again.")
+        print_line(f"The hold on {hold.version} is lifted: {lifted.channel} may get it again.")
     if not lifted.holds:
-        print_text(f"Nothing to do: no hold is on {lifted.channel}.")
+        print_line(f"Nothing to do: no hold is on {lifted.channel}.")
 
 
 def _needs_a_yes(proposal: RollbackProposal) -> bool:

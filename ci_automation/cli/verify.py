@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.cli.output import print_json, print_table, print_text
+from ci_automation.cli.output import print_json, print_line, print_table
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.verify import pull, verify_channel
@@ -62,7 +62,7 @@ def command(artifact: str, *, again: bool, given: Arguments) -> None:
 def _print_verification(reference: Reference, found: Verification) -> None:
     if found.by is not None:
         flux = f"{called(found.version)}, " if found.version else ""
-        print_text(f"{reference} is signed: {flux}{found.digest}\n  by {_named(found.by)}")
+        print_line(f"{reference} is signed: {flux}{found.digest}\n  by {_named(found.by)}")
     rows = []
     for answer, group in groupby(found.clusters, lambda row: (row.judgement.accepted, row.judgement.reason)):
         names = [row.flux for row in group]
@@ -114,6 +114,6 @@ def pull_command(artifact: str, folder: str, given: Arguments) -> None:
         files = sorted(file.path for file in tree.files)
         print_json({"artifact": str(reference), "digest": str(digest), "signature": trust, "files": files}, "pull")
         return
-    print_text(f"{len(tree.files)} files of {digest} are in {folder}; its signature was {trust}.")
+    print_line(f"{len(tree.files)} files of {digest} are in {folder}; its signature was {trust}.")
     if ports.trusted is None:
-        print_text(f"Nothing was verified: {ports.why_nobody}.")
+        print_line(f"Nothing was verified: {ports.why_nobody}.")

@@ -95,7 +95,7 @@ def _proof(content: Content) -> Verdict:
     """Refuse an unproven rendering: the templates live in Flux's CLI, and changed even in a patch."""
     detail = f" ({content.proof_detail})" if content.proof_detail else ""
     if content.proof is not Proof.NONE:
-        reason = f"the rendering of this release is proven: {content.proof}{detail}"
+        reason = f"its rendering is proven: {content.proof}{detail}"
         return Verdict("proof", Decision.AUTO, reason, "the release and the options")
     if content.unproven_allowed:
         reason = f"the rendering is not proven{detail}, which --unsafe-unproven-rendering allows"

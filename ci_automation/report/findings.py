@@ -274,8 +274,12 @@ def idle_acknowledgements(
 
 
 def unproven_upstream(steps: Iterable[PlannedStep]) -> Iterator[str]:
-    """Yield a sentence on the releases of a plan that no signature proves to be Flux's; nothing if there are none."""
-    found = [str(step.new_version) for step in steps if any(gate.gate == UPSTREAM for gate in step.gates)]
+    """Yield a sentence on the releases of a plan that no signature proves to be Flux's; nothing if there are none.
+
+    It is told of a step that waits once that can be published.
+    """
+    possible = (step for step in steps if step.decision is not Decision.WAIT)
+    found = [str(step.new_version) for step in possible if any(gate.gate == UPSTREAM for gate in step.gates)]
     if found:
         versions = all_of(tuple(dict.fromkeys(found)))
         yield f"Upstream not proven: no signature shows that Flux published {versions}."

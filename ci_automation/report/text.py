@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.policy.decision import Decision
 
@@ -239,12 +240,21 @@ def plan_table(
         if number < done:
             word = "published" if number >= start else "already published"
         approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
-        why = _why(step) if cut else "; ".join(step.reasons)
+        told = _without_upstream(step)
+        why = _why(told) if cut else "; ".join(told.reasons)
         rows.append((word, str(step.new_version), digest(step.target), approved + unread + why))
     rows += [
         (_LEFT[decision], versions, "", "; ".join(reasons)) for decision, versions, reasons in passed_over_rows(plan)
     ]
     return Table.plain(("", "version", "digest", "why"), rows)
+
+
+def _without_upstream(step: PlannedStep) -> PlannedStep:
+    """Return the step without the reason that a line below the table tells once for all steps."""
+    from ci_automation.policy.content import UPSTREAM  # not for a check that finds nothing to do
+
+    told = {gate.reason for gate in step.gates if gate.gate == UPSTREAM}
+    return replace(step, reasons=tuple(reason for reason in step.reasons if reason not in told))
 
 
 def _why(step: PlannedStep) -> str:
@@ -272,8 +282,11 @@ def main_reasons(step: PlannedStep) -> tuple[str, ...]:
 
 
 def shortened(text: str, limit: int = MAX_REASON) -> str:
-    """Return the beginning of a long text, for a table."""
-    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+    """Return the beginning of a long text, for a table; it ends with a whole word, if there is one."""
+    if len(text) <= limit:
+        return text
+    start, blank, _ = text[:limit].rpartition(" ")
+    return f"{(start if blank else text[: limit - 1]).rstrip(' ,;:')}…"
 
 
 def approval_commands(

@@ -49,22 +49,46 @@ def screen(folder: Path, columns: int, *arguments: str) -> list[str]:
     return [line.rpartition("\x1b[K")[2].replace("\r", "") for line in text.removesuffix("\n").split("\n")]
 
 
-COMMANDS = (("update", "production"), ("check", "production"), ("plan", "production"), ("history", "production"))
+COMMANDS = (
+    ("update", "production"),
+    ("check", "production"),
+    ("plan", "production"),
+    ("history", "production"),
+    ("verify", "production"),
+    ("promote", "--config", "promoted.yaml"),
+    ("rollback", "production", "--to", "v2.98.5", "--yes"),
+    ("update", "--help"),
+)
+PROMOTED = """\
+version: 1
+artifacts:
+  - {name: production, url: 'layout:registry:production', verify: {publicKey: cosign.pub}}
+  - name: edge
+    url: layout:edge:stable
+    signing: {key: cosign.key}
+    verify: {publicKey: cosign.pub}
+    promote: {from: production, after: 0h}
+"""
 TO_COPY = re.compile(r"(cd|\$|The folder stays\.|flux-manifests) ")
 
 
 @pytest.mark.parametrize("columns", [80, 100, 160])
 def test_no_line_is_wider_than_the_terminal_and_no_digest_or_command_is_broken(tmp_path: Path, columns: int) -> None:
     demo = screen(tmp_path, columns, "demo", "--folder", "here")
+    (tmp_path / "here/promoted.yaml").write_text(PROMOTED)
     shown = {command: screen(tmp_path / "here", columns, *command) for command in COMMANDS}
     for lines in (demo, *shown.values()):
-        told = [line for line in lines if not TO_COPY.match(line) and "sha256:" not in line]
+        told = [line for line in lines if not TO_COPY.match(line.lstrip())]
         assert max(map(len, told)) <= columns, told
         for digest in re.findall(r"sha256:([0-9a-f]*)", "\n".join(lines)):
             assert len(digest) == 64
     assert shown["check", "production"][0] == "layout:registry:production: v2.99.4 is waiting"
     assert shown["history", "production"][0].split() == ["no.", "version", "when", "(UTC)", "what"]
     assert len(shown["history", "production"]) <= 10
+    promoted = " ".join(line.strip() for line in shown["promote", "--config", "promoted.yaml"])
+    assert promoted.startswith("edge (layout:edge:stable): v2.98.8 from layout:registry:production needs approval: ")
+    back = " ".join(shown["rollback", "production", "--to", "v2.98.5", "--yes"])
+    assert back.startswith("layout:registry:production goes back from v2.98.8 to v2.98.5:")
     approving = next(line for line in demo if line.startswith("flux-manifests apply"))
     assert re.fullmatch(r"flux-manifests apply plan\.json --approve sha256:[0-9a-f]{64}", approving)
     if columns == 100:
@@ -81,18 +105,17 @@ def test_a_plan_from_2_7_3_to_2_9_4_fits_on_two_screens(
     (tmp_path / ".github").mkdir()
     (tmp_path / ".github/flux-manifests.yaml").write_text(CONFIG.format(releases=flux_releases(), keys=KEYS))
     assert run(["init", "production", "--flux-version", "v2.7.3"]) == 0
-    capsys.readouterr()
-    assert run(["plan", "production"]) == 0
-    shown = capsys.readouterr().out
+    shown = "\n".join(screen(tmp_path, COLUMNS, "plan", "production"))
     assert screen_lines(shown) <= LINES, shown
-    assert "10 CRDs lose v1beta2 (Alert, Bucket, GitRepository" in shown
-    assert "Run `flux migrate`" in shown
-    first, *_ = shown.splitlines()
-    assert first.startswith("layout:r:production: v2.7.5 needs approval: "), first
+    words = " ".join(shown.split())
+    assert "10 CRDs lose v1beta2 (Alert, Bucket, GitRepository" in words
+    assert "Run `flux migrate`" in words
+    assert words.startswith("layout:r:production: v2.7.5 needs approval: "), words
     for step in shown.split("\n\n")[1:]:
         assert len(step.partition("To approve:")[0].splitlines()) <= 12, step
     commands = [line for line in shown.splitlines() if line.startswith("flux-manifests ")]
     assert [line.split()[1] for line in commands] == ["plan", "apply", "apply"]
+    capsys.readouterr()
     assert run(["plan", "production", "-v"]) == 0
     told = re.findall(r"^ {8}v[0-9a-z]+ of \w+ is removed: .* \([0-9a-f]{16}\)$", capsys.readouterr().out, re.MULTILINE)
     assert len(told) == 10

@@ -23,7 +23,7 @@ CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
 @pytest.mark.parametrize(
     ("change", "decision", "said"),
     [
-        pytest.param({}, "auto", "the rendering of this release is proven: known", id="nothing but the version"),
+        pytest.param({}, "auto", "its rendering is proven: known", id="nothing but the version"),
         pytest.param(
             {"removed": (CRD,)},
             "refused",
@@ -63,13 +63,13 @@ CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
         pytest.param(
             {"proof": Proof.CALIBRATED, "proof_detail": "upstream's own has the same bytes"},
             "auto",
-            "the rendering of this release is proven: calibrated (upstream's own has the same bytes)",
+            "its rendering is proven: calibrated (upstream's own has the same bytes)",
             id="calibrated",
         ),
         pytest.param(
             {"proof": Proof.DELEGATED, "proof_detail": "its own flux CLI made it"},
             "auto",
-            "the rendering of this release is proven: delegated (its own flux CLI made it)",
+            "its rendering is proven: delegated (its own flux CLI made it)",
             id="delegated",
         ),
         pytest.param(

@@ -12,9 +12,10 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
+from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
-from ci_automation.report.text import MarkedLine, Table, approval_commands, headline, plain_text, plan_table
+from ci_automation.report.text import MarkedLine, Table, approval_commands, headline, plain_text, plan_table, shortened
 
 OLD, NEW = Version.parse("v2.8.5"), Version.parse("v2.8.8")
 BASE, TARGET, LAST = (Digest.of(text) for text in (b"base", b"target", b"last"))
@@ -212,6 +213,17 @@ class TestPlanTable:
         assert table.rows[1][3] == f"{long[:160]}; {long[:159].rstrip()}…; short"
         assert plan_table(plan(replace(step(), reasons=reasons)), 0).rows[1][3] == "; ".join(reasons)
         assert table.rows[2][3] == long
+
+    def test_what_is_cut_ends_with_a_whole_word(self) -> None:
+        assert [shortened(text, 12) for text in ("one two, three", "one two three", "a" * 13, "short")] == [
+            *("one two…", "one two…", f"{'a' * 11}…", "short")
+        ]
+
+    def test_what_a_line_below_says_of_all_steps_is_not_in_the_table(self) -> None:
+        verdict = Verdict(UPSTREAM, Decision.AUTO, "second", allowed=True)
+        for cut in (False, True):
+            table = plan_table(plan(replace(step(), gates=(verdict,))), 0, cut=cut)
+            assert table.rows[1][3] == "first reason"
 
     def test_of_many_obstacles_the_gravest_is_told_and_what_lets_through_is_told_whole(self) -> None:
         reasons = ("a minor", "rbac", "crds")
