@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.action.announcement import announcing
 from ci_automation.action.approval_rules import reviewed_run, settings_from, settings_of, why_unprotected
-from ci_automation.action.github import Hub, now
+from ci_automation.action.github import Hub, OldCheckout, now
 from ci_automation.action.operations import OPERATIONS, OperationInputs
 from ci_automation.action.run import goals, promotions
 from ci_automation.approval.approved_run import how_approved, judge_reviews
@@ -57,15 +57,6 @@ class WrongDispatch(UsageError):
     """The run of an operation was started in a way that does not count."""
 
     hint = "In the repository, under Actions, choose the workflow, the default branch, and 'Run workflow'."
-
-
-class OldCheckout(Conflict):
-    """The checkout of this job has another configuration, or overlay, than the default branch has now."""
-
-    hint = "Nothing was changed. Start a new run."
-
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path} in this checkout is not what the default branch has now")
 
 
 class ReviewNotCounted(PolicyRefused):

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from ci_automation.action.approval_rules import judged_by, settings_of
 from ci_automation.approval.port import RequestKind
+from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import ApprovalVia
-from ci_automation.errors import UsageError
+from ci_automation.errors import Conflict, UsageError
 from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.approval.port import Approvals
     from ci_automation.approval.pull_request import PullRequestApprovals
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import ApprovalConfig, ArtifactConfig
+    from ci_automation.config.model import ApprovalConfig, ArtifactConfig, Config
     from ci_automation.flows.planning.git_content import GitContent
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
@@ -62,6 +63,15 @@ class NoReceiver(UsageError):
 
     def __init__(self) -> None:
         super().__init__("approvals are asked for by repository dispatch, and no repository is named")
+
+
+class OldCheckout(Conflict):
+    """The checkout of this job has another configuration, or overlay, than the default branch has now."""
+
+    hint = "Nothing was changed. Start a new run."
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} in this checkout is not what the default branch has now")
 
 
 def now() -> datetime:
@@ -171,6 +181,24 @@ class Hub(Hiding, Struct):
                 case _:
                     self._branch = self._asked_branch()
         return self._branch
+
+    def require_present_config(self, config: Config | None) -> None:
+        """Check that a job that begins late, or again, has the configuration of the default branch, if that has one.
+
+        GitHub runs it with the commit of the run's first attempt. Since then somebody may have paused the artifact.
+
+        Raises:
+            OldCheckout: it has another one.
+            ReleaseSourceError: GitHub failed or refused.
+        """
+        inputs = self.inputs
+        is_late = inputs.command == "approve" or (self.job.attempt > 1 and inputs.command != "do")  # it looks by itself
+        if not (is_late and self.job.runner and (inputs.github_token or inputs.app_id)):
+            return
+        path = inputs.given.config or str(DEFAULT_PATH)
+        _, there, _ = self.content().head("", path)
+        if there.config is not None and (config is None or config.digest != Digest.of(there.config.encode())):
+            raise OldCheckout(path)
 
     def _asked_branch(self) -> str:
         from ci_automation.github.errors import UnexpectedGitHubAnswer

@@ -203,13 +203,15 @@ def _begun(
     """Return what was given, with logins at the registries of `channels`, once the job's secrets are hidden.
 
     Raises:
-        NotTheDefaultBranch: the run may not sign; no key was read, and no token asked for.
+        NotTheDefaultBranch, OldCheckout: the run may not sign; no key was read, and no token asked for.
     """
     for secret in _secrets_of_the_job(inputs, config):
         run.hide(secret)
     given = replace(inputs.given.checked(), logins=logins(inputs, run.job, channels, run.hide).before)
     if signs and run.job.runner and not inputs.accept_shared_subject:
         require_own_event(run.job.event, run.job.ref, Hub.of(inputs, run).default_branch())
+    if signs:
+        Hub.of(inputs, run).require_present_config(config)
     return given
 
 

@@ -316,6 +316,30 @@ def test_c12_another_configuration_since_voids_it(scene: Scene, asked: Dispatche
     refused(asked.do(shown), VOID, "rules was", scene, before)
 
 
+@pytest.mark.parametrize("command", ["update", "approve"])
+def test_a_run_that_begins_again_or_late_goes_by_no_old_configuration(scene: Scene, command: str) -> None:
+    """Anybody who may write can run an old job again; GitHub gives it the commit, and so the configuration, of then."""
+    eager = ", policy: {minor: auto, escalate: []}" if command == "update" else ""
+    configure(scene, approval="{via: workflow-dispatch}", more=eager)
+    scene.offer(FIRST, PATCH, *((MINOR,) if command == "approve" else ()))
+    assert scene.run().code == 0
+    given = {}
+    if command == "approve":
+        scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
+        given = scene.approving()
+    scene.offer(FIRST, PATCH, MINOR)
+    scene.runner.variables["GITHUB_RUN_ATTEMPT"] = "2" if command == "update" else "1"
+    old = (scene.runner.workspace / CONFIG).read_bytes()
+    configure(scene, approval="{via: workflow-dispatch}", more=", paused: true")
+    (scene.runner.workspace / CONFIG).write_bytes(old)
+    before = scene.tags
+    ran = scene.run(command, **given)
+    assert (ran.code, scene.tags) == (VOID, before), ran
+    assert "is not what the default branch has now" in ran.said("error")[0]
+    push(scene, old.decode())
+    assert scene.run(command, **given).outputs["target-version"] == MINOR
+
+
 def test_c12_another_hold_since_voids_it(scene: Scene) -> None:
     assert dispatch(scene, "rollback", to=FIRST, reason="webhooks time out").through().code == 0
     asked = dispatch(scene, "lift-hold")
