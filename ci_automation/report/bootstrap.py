@@ -111,42 +111,24 @@ def install_order(sync: Sync, built: str, keys: str, timeout: str, revision: str
     until = f"--timeout={timeout}"
     established = ("wait", "--for=condition=Established", until, *crds)
     rollouts = (("-n", each.namespace, "rollout", "status", f"deployment/{each.name}", until) for each in controllers)
-    wait = ("-n", sync.home, "wait", until)
+
+    def waits(what: str, field: str) -> tuple[tuple[str, ...], ...]:
+        wait = ("-n", sync.home, "wait", until)
+        return (*wait, _READY, what), (*wait, f"{AT_REVISION}{{.status.{field}}}={revision}", what)
+
     source, applied = (f"{kind}/{sync.settings.name}" for kind in ("ocirepository", "kustomization"))
     look = ("-n", sync.home, "annotate", "--overwrite", source, f"reconcile.fluxcd.io/requestedAt={revision}")
     sources = [it for it in sync.objects() if it["kind"] == "OCIRepository"]
-    return InstallOrder(
-        steps=(
-            ApplyStep(
-                "1-definitions.yaml",
-                "The namespace and the CRDs",
-                home + _joined(first),
-                (established,) if crds else (),
-            ),
-            ApplyStep("2-controllers.yaml", f"The controllers of Flux {sync.version}", _joined(rest), (*rollouts,)),
-            ApplyStep(
-                "3-source.yaml",
-                f"The object that follows {sync.channel}, which must find what was verified",
-                (f"---\n{keys}" if keys else "") + as_yaml(sources),
-                (
-                    look,
-                    (*wait, _READY, source),
-                    (*wait, f"{AT_REVISION}{{.status.artifact.revision}}={revision}", source),
-                ),
-            ),
-            ApplyStep(
-                "4-kustomization.yaml",
-                "The object that applies it",
-                as_yaml([it for it in sync.objects() if it not in sources]),
-                (
-                    (*wait, _READY, applied),
-                    (*wait, f"{AT_REVISION}{{.status.lastAppliedRevision}}={revision}", applied),
-                ),
-            ),
-        ),
-        secrets=(*sync.needs(), *_root(sync)),
-        controllers=controllers,
+    others = [it for it in sync.objects() if it not in sources]
+    verified = f"The object that follows {sync.channel}, which must find what was verified"
+    text = (f"---\n{keys}" if keys else "") + as_yaml(sources)
+    steps = (
+        ("1-definitions.yaml", "The namespace and the CRDs", home + _joined(first), (established,) if crds else ()),
+        ("2-controllers.yaml", f"The controllers of Flux {sync.version}", _joined(rest), (*rollouts,)),
+        ("3-source.yaml", verified, text, (look, *waits(source, "artifact.revision"))),
+        ("4-kustomization.yaml", "The object that applies it", as_yaml(others), waits(applied, "lastAppliedRevision")),
     )
+    return InstallOrder(tuple(ApplyStep(*step) for step in steps), (*sync.needs(), *_root(sync)), controllers)
 
 
 def _namespace(name: str) -> dict[str, object]:
