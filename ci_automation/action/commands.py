@@ -205,7 +205,7 @@ def _for_each(
 
 def _each(found: tuple[Target, ...], flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun) -> int:
     """Run a flow on each artifact, and return the highest code."""
-    return max([run.each(found, flow), *(code_of(None, it.left, wanted=inputs.exit_code) for it in run.accounts)])
+    return max([run.each(found, flow), *(code_of(it.left, wanted=inputs.exit_code) for it in run.accounts)])
 
 
 def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:

@@ -88,11 +88,11 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
     for planned, done in each_wave(all_waves(given)):
         goals[planned.name] = planned.goal
         if isinstance(done, Error):
-            codes.append(code_of(done, None, wanted=exit_code))
+            codes.append(code_of(done, wanted=exit_code))
             failed.append((planned, done))
             values.append({"name": planned.name, "artifact": str(planned.target), "error": error_json(done)})
         else:
-            codes.append(code_of(None, None if done.done else done.decision, wanted=exit_code))
+            codes.append(code_of(None if done.done else done.decision, wanted=exit_code))
             shown.append(done)
             values.append(done.to_json())
         values[-1]["exitCode"] = codes[-1]

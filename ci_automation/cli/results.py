@@ -27,50 +27,49 @@ APPROVAL_NEEDED = 3
 _LEFT = {Decision.APPROVAL: APPROVAL_NEEDED, Decision.REFUSED: PolicyRefused.exit_code}
 
 
-def code_of(error: Error | None, left: Decision | None, *, wanted: bool) -> int:
+def code_of(found: Error | Decision | None, *, wanted: bool) -> int:
     """Return the code for one artifact: of its error, or of what is left to do, where `--exit-code` wants to know."""
-    if error is not None:
-        return error.exit_code
-    return _LEFT.get(left, 0) if wanted and left else 0
+    if isinstance(found, Error):
+        return found.exit_code
+    return _LEFT.get(found, 0) if wanted and found else 0
 
 
 class Result(Struct, frozen=True):
     """Result of one artifact."""
 
     target: Target
-    outcome: Outcome | None
-    error: Error | None
+    done: Outcome | Error
 
     def code(self, *, exit_code: bool) -> int:
         """Return the code for this artifact alone."""
-        return code_of(self.error, self.outcome.left if self.outcome else None, wanted=exit_code)
+        return code_of(self.done if isinstance(self.done, Error) else self.done.left, wanted=exit_code)
 
     def to_json(self, *, exit_code: bool) -> dict[str, Any]:
         """Return the result as the JSON output has it."""
         value: dict[str, Any] = {"name": self.target.name, "artifact": str(self.target.channel)}
         value["exitCode"] = self.code(exit_code=exit_code)
-        if self.error is not None:
-            return {**value, "error": error_json(self.error)}
-        if self.outcome is not None:
-            plan = self.outcome.plan
-            last = plan.steps[self.outcome.done - 1] if self.outcome.done else None
-            value["changed"] = self.outcome.done > self.outcome.start
-            value["version"] = str(last.new_version if last else plan.current_version)
-            value["digest"] = str(last.target if last else plan.current)
-            value["signature"] = self.outcome.trust
-            value["healed"] = self.outcome.healed
-            value["movedBackChecked"] = self.outcome.placed
-            value["versionTagsAstray"] = list(self.outcome.astray)
-            value["published"] = [step.to_json() for step in plan.steps[self.outcome.start : self.outcome.done]]
-            value["waiting"] = [step.to_json() for step in self.outcome.waiting]
-            value["plan"] = plan.to_json()
-            from ci_automation.report.notes import notes_between
+        if isinstance(self.done, Error):
+            return {**value, "error": error_json(self.done)}
+        from ci_automation.report.notes import notes_between
 
-            newest = plan.steps[-1].new_version if plan.steps else plan.current_version
-            said = notes_between(self.outcome.releases, plan.current_version, newest)
-            value["vulnerabilities"] = [each.to_json() for each in self.outcome.vulnerable]
-            value["releaseNotes"] = [each.to_json() for each in said]
-        return value
+        run, plan = self.done, self.done.plan
+        last = plan.steps[run.done - 1] if run.done else None
+        newest = plan.steps[-1].new_version if plan.steps else plan.current_version
+        said = notes_between(run.releases, plan.current_version, newest)
+        return value | {
+            "changed": run.done > run.start,
+            "version": str(last.new_version if last else plan.current_version),
+            "digest": str(last.target if last else plan.current),
+            "signature": run.trust,
+            "healed": run.healed,
+            "movedBackChecked": run.placed,
+            "versionTagsAstray": list(run.astray),
+            "published": [step.to_json() for step in plan.steps[run.start : run.done]],
+            "waiting": [step.to_json() for step in run.waiting],
+            "plan": plan.to_json(),
+            "vulnerabilities": [each.to_json() for each in run.vulnerable],
+            "releaseNotes": [each.to_json() for each in said],
+        }
 
 
 def for_each(targets: tuple[Target, ...], flow: Callable[[Target], Outcome]) -> list[Result]:
@@ -78,11 +77,11 @@ def for_each(targets: tuple[Target, ...], flow: Callable[[Target], Outcome]) -> 
     results = []
     for target in targets:
         try:
-            results.append(Result(target, flow(target), None))
+            results.append(Result(target, flow(target)))
         except Error as error:
             if len(targets) == 1:
                 raise
-            results.append(Result(target, None, error))
+            results.append(Result(target, error))
     return results
 
 
@@ -108,12 +107,12 @@ def finish(
 def print_next(results: Iterable[Result], given: Arguments) -> None:
     """Print the command that publishes what needs no approval, of each artifact that such a step waits for."""
     for result in results if given.output == "text" else ():
-        first = result.outcome.waiting[:1] if result.outcome else ()
-        if result.outcome and first and first[0].decision is Decision.AUTO:
-            asks = not result.outcome.verified and not result.target.intent.unsafe_unsigned
-            command = _updating(result.target, replace(given, adopt=asks or given.adopt), begun=result.outcome.healed)
+        run, goal = result.done, result.target
+        if not isinstance(run, Error) and run.waiting and run.waiting[0].decision is Decision.AUTO:
+            asks = not run.verified and not goal.intent.unsafe_unsigned
+            command = _updating(goal, replace(given, adopt=asks or given.adopt), begun=run.healed)
             remark = " (--adopt shows a digest that no signer of yours signed, and asks)" if asks else ""
-            print_text(f"To publish {first[0].new_version}{remark}:\n{command}")
+            print_text(f"To publish {run.waiting[0].new_version}{remark}:\n{command}")
 
 
 def _updating(goal: Target, given: Arguments, *, begun: bool) -> str:
@@ -129,13 +128,12 @@ def _print_result(
     name = result.target.name if several else ""
     if several:
         print_text("")
-    if result.error is not None:
+    outcome = result.done
+    if isinstance(outcome, Error):
         if several:
             print_parts((MarkedLine(f"{name} ({result.target.channel}): failed", "refused"),))
-        print_error(result.error)
+        print_error(outcome)
         return
-    assert result.outcome is not None  # noqa: S101  # for the type checker: a result has one of the two
-    outcome = result.outcome
     plan = outcome.plan
     print_parts((headline(plan, outcome.done, outcome.start, name, verified=outcome.verified),))
     if plan.steps or plan.passed_over or given.verbose:

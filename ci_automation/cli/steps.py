@@ -85,7 +85,7 @@ def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Argu
 
         write_file(Path(out), planned.plan.to_text().encode())
     outcome = replace(_outcome(planned), releases=planned.releases)
-    code = finish([Result(goal, outcome, None)], given, exit_code=exit_code, plan_file=out)
+    code = finish([Result(goal, outcome)], given, exit_code=exit_code, plan_file=out)
     if out is not None and given.output == "text":
         print_text(f"The plan is in {out}.")
     return code
@@ -140,7 +140,7 @@ def apply_command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, 
     plan = read_plan_file(Path(plan_file))
     (goal,) = rendered((plan_target(plan, given),), print_aside)
     outcome = apply(plan, approved, goal.ports, goal.intent)
-    return finish([Result(goal, outcome, None)], given, exit_code=exit_code, details=())
+    return finish([Result(goal, outcome)], given, exit_code=exit_code, details=())
 
 
 def _outcome(planned: Planned) -> Outcome:
