@@ -176,7 +176,6 @@ def release_ports(given: Arguments, config: Config | None, say: Callable[[str], 
     from ci_automation.flows.ports import Ports
 
     proof = upstream(given, config)
-    assert proof.registry is not None  # noqa: S101  # for the type checker: it always names a place
     return Ports(
         proof.registry,
         release_source(given, config),

@@ -7,8 +7,7 @@ import click
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, progress
 from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
-from ci_automation.cli.places import release_source, upstream
-from ci_automation.flows.ports import Ports
+from ci_automation.cli.places import release_ports
 from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
@@ -30,11 +29,8 @@ def command(flux_version: str, given: Arguments) -> None:
     wanted = Options().with_flags(given.flags)
     version = Version.parse(flux_version)
     config = configuration(given)
-    proof = upstream(given, config)
     say = progress(verbose=given.verbose, text=given.output == "text")
-    assert proof.registry is not None  # noqa: S101  # for the type checker: the command line always names a place
-    ports = Ports(proof.registry, release_source(given, config), find_upstream=lambda: proof, say=say)
-    made = render_release(version, wanted, ports)
+    made = render_release(version, wanted, release_ports(given, config, say))
     if made.proof is Proof.NONE:
         why = plain_text(f"nothing proves that {version} is rendered as Flux itself does: {made.detail}")
         click.echo(f"warning: {why}", err=True)

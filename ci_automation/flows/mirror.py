@@ -243,10 +243,8 @@ def _artifact(version: Version, ports: Ports) -> UpstreamArtifact | None:
 
 def _copy(place: MirrorFolder, version: Version, artifact: UpstreamArtifact, ports: Ports) -> None:
     """Copy what upstream rendered, with its signatures, and verify it where it is now."""
-    assert ports.upstream is not None  # noqa: S101  # for the type checker: the artifact was found by both
-    assert ports.upstream.registry is not None  # noqa: S101
     target = place.artifacts.at_tag(str(version))
     ports.say(f"copying {artifact.reference}")
-    copy(ports.upstream.registry, artifact.reference, ports.registry, target, artifact.digest)
+    copy(artifact.upstream.registry, artifact.reference, ports.registry, target, artifact.digest)
     if artifact.vouched is not None:
-        verify_artifact(version, ports.upstream, ports.registry, target.at_digest(artifact.digest))
+        verify_artifact(version, artifact.upstream, ports.registry, target.at_digest(artifact.digest))

@@ -83,9 +83,9 @@ class Upstream(Hiding, Struct, frozen=True):
     hides = ("vouched",)
 
     root: TrustRoot
-    required: bool = True
-    manifests: Reference | None = None  # the repository of `flux-manifests:vX.Y.Z`, at any tag
-    registry: Registry | None = None
+    required: bool
+    manifests: Reference  # the repository of `flux-manifests:vX.Y.Z`, at any tag
+    registry: Registry
     vouched: dict[tuple[Version, ReleaseFiles], Vouched] = field(default_factory=dict)  # in this run
 
 

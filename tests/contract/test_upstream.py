@@ -76,6 +76,11 @@ def log(local: LocalSigstore) -> RekorLog:
     return RekorLog(lambda: local.url, SigstoreExchange(Network(), waiting))
 
 
+def proof(root: TrustRoot, *, required: bool = True) -> Upstream:
+    """Return a proof of upstream's with a repository that has nothing."""
+    return Upstream(root, required, MANIFESTS, InMemoryRegistry())
+
+
 def files_of(release: SampleRelease, entry: str | None = None) -> ReleaseFiles:
     """Return what a source hands out of a release."""
     assets, names = release.assets, proof_names(V)
@@ -352,7 +357,7 @@ class TestFetching:
     def test_a_release_comes_with_who_vouches_for_it(
         self, source: Callable[..., ReleaseSource], local: LocalSigstore, root: TrustRoot
     ) -> None:
-        found = fetch(V, self.ports(source(signed(RELEASE, local)), Upstream(root)))
+        found = fetch(V, self.ports(source(signed(RELEASE, local)), proof(root)))
         assert found.vouched == str(OURS)
         assert found.files.log_entry is not None
         assert self.said == [f"flux_2.9.4_checksums.txt is signed by {OURS}"]
@@ -361,7 +366,7 @@ class TestFetching:
         self, source: Callable[..., ReleaseSource], local: LocalSigstore, root: TrustRoot
     ) -> None:
         old = SampleRelease("v2.9.3")
-        ports = self.ports(source(signed(RELEASE, local), signed(old, local)), Upstream(root))
+        ports = self.ports(source(signed(RELEASE, local), signed(old, local)), proof(root))
         local.requests.clear()
         first = fetch(V, ports)
         assert len(local.requests) == 1
@@ -374,7 +379,7 @@ class TestFetching:
         self, tmp_path: Path, local: LocalSigstore, root: TrustRoot
     ) -> None:
         folder = write_releases(tmp_path / "releases", [signed(RELEASE, local)])
-        ports = self.ports(DirectorySource(folder), Upstream(root))
+        ports = self.ports(DirectorySource(folder), proof(root))
         fetch(V, ports)
         write_releases(
             folder, [dataclasses.replace(signed(RELEASE, local), programs={"flux_2.9.4_linux_amd64.tar.gz": b"evil"})]
@@ -386,12 +391,12 @@ class TestFetching:
         self, source: Callable[..., ReleaseSource], root: TrustRoot
     ) -> None:
         with pytest.raises(UpstreamUnsigned):
-            fetch(V, self.ports(source(RELEASE), Upstream(root)))
+            fetch(V, self.ports(source(RELEASE), proof(root)))
 
     def test_it_is_let_through_and_said_so_where_they_are_not(
         self, source: Callable[..., ReleaseSource], root: TrustRoot
     ) -> None:
-        found = fetch(V, self.ports(source(RELEASE), Upstream(root, required=False)))
+        found = fetch(V, self.ports(source(RELEASE), proof(root, required=False)))
         assert found.vouched is None
         assert self.said == ["flux_2.9.4_checksums.txt is not signed, so nothing proves v2.9.4"]
 
@@ -408,7 +413,7 @@ class TestFetching:
     ) -> None:
         half = dataclasses.replace(signed(RELEASE, local), without=(f"flux_2.9.4_checksums.txt.{missing}",))
         with pytest.raises(UpstreamForged, match="is missing"):
-            fetch(V, self.ports(source(half), Upstream(root, required=required)))
+            fetch(V, self.ports(source(half), proof(root, required=required)))
 
     @pytest.mark.parametrize("required", [True, False])
     def test_a_wrong_signature_is_refused_wherever(
@@ -416,7 +421,7 @@ class TestFetching:
     ) -> None:
         releases = source(signed(RELEASE, local, identity=FORK))
         with pytest.raises(UpstreamForged, match="attacker/flux2"):
-            fetch(V, self.ports(releases, Upstream(root, required=required)))
+            fetch(V, self.ports(releases, proof(root, required=required)))
 
     def test_nothing_is_checked_where_nothing_is_known_of_upstream(
         self, source: Callable[..., ReleaseSource], local: LocalSigstore
@@ -472,8 +477,8 @@ class TestUpstreamsArtifact:
         with pytest.raises(NotFound, match=r"v2\.9\.4"):
             find_artifact(V, self.ports(InMemoryRegistry(), root))
 
-    def test_there_may_be_no_place_for_it(self, root: TrustRoot) -> None:
-        ports = Ports(InMemoryRegistry(), DirectorySource, find_upstream=lambda: Upstream(root))  # type: ignore[arg-type]  # same
+    def test_it_is_not_looked_for_where_nothing_is_known_of_upstream(self) -> None:
+        ports = Ports(InMemoryRegistry(), DirectorySource)  # type: ignore[arg-type]  # same
         assert find_artifact(V, ports) is None
 
 
@@ -483,7 +488,7 @@ class TestTheFlows:
     def world(self, root: TrustRoot) -> tuple[World, Ports]:
         world = World()
         init(CHANNEL, OLD, world.ports(), intent())
-        return world, replace(world.ports(), find_upstream=lambda: Upstream(root))
+        return world, replace(world.ports(), find_upstream=lambda: proof(root))
 
     def test_nothing_is_published_of_what_nobody_vouches_for(self, root: TrustRoot) -> None:
         world, ports = self.world(root)

@@ -98,7 +98,9 @@ def ports(local: LocalSigstore, flux_releases: Path, golden: Path, tmp_path_fact
         text = gzip.decompress((golden / "text" / tag / "all-seven.yaml.gz").read_bytes()).decode()
         upstream.publish(registry, version, local, text=text)
     (folder / "root.json").write_bytes(local.trusted_root)
-    trusted = Upstream(TrustRoot.from_file(folder / "root.json"), manifests=upstream.MANIFESTS, registry=registry)
+    trusted = Upstream(
+        TrustRoot.from_file(folder / "root.json"), required=True, manifests=upstream.MANIFESTS, registry=registry
+    )
     return replace(World().ports(), releases=DirectorySource(folder), find_upstream=lambda: trusted)
 
 

@@ -90,20 +90,20 @@ def render_release(version: Version, options: Options, ports: Ports) -> Renderin
 
 def _calibrated(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:
     """Return our rendering, if upstream's own signed one has the same bytes."""
-    version, upstream = release.release.version, ports.upstream
+    version = release.release.version
     if lacking := unexercised(options):
         raise NotCalibrated(f"upstream's own rendering of {version} does not show {', '.join(lacking)}")
-    if (found := find_artifact(version, ports)) is None or upstream is None or upstream.registry is None:
+    if (found := find_artifact(version, ports)) is None:
         raise NotCalibrated("no repository of upstream's own renderings is configured")
     if found.vouched is None:
         raise NotCalibrated(f"nothing proves {found.reference}")
     ports.say(f"comparing with upstream's own {found.reference}")
     reference = found.reference.at_digest(found.digest)
-    manifest = upstream.registry.manifest(reference)
-    layer = manifest.layers[0]
+    registry = found.upstream.registry
+    layer = registry.manifest(reference).layers[0]
     if layer.size > LIMITS.compressed_bytes:
         raise NotCalibrated(f"{reference} has a layer of {layer.size} bytes, and upstream's have 50 KB")
-    tree = read_archive(upstream.registry.blob(reference, layer), LIMITS)
+    tree = read_archive(registry.blob(reference, layer), LIMITS)
     theirs = tree[tree.components_path()].decode(errors="replace")
     calibrate(theirs, release.bundle, version, options)
     return Rendering(

@@ -59,6 +59,7 @@ def _vouched(version: Version, files: ReleaseFiles, upstream: Upstream) -> Vouch
 class UpstreamArtifact(Struct, frozen=True):
     """What upstream itself rendered of a release, and who vouches for it; None where nobody does and nobody must."""
 
+    upstream: Upstream
     reference: Reference
     digest: Digest
     vouched: str | None
@@ -75,7 +76,7 @@ def find_artifact(version: Version, ports: Ports) -> UpstreamArtifact | None:
     from ci_automation.signing.upstream import UpstreamUnsigned
 
     upstream = ports.upstream
-    if upstream is None or upstream.manifests is None or upstream.registry is None:
+    if upstream is None:
         return None
     reference = upstream.manifests.at_tag(str(version))
     if (digest := upstream.registry.resolve(reference)) is None:
@@ -87,7 +88,7 @@ def find_artifact(version: Version, ports: Ports) -> UpstreamArtifact | None:
             raise
         ports.say(f"{reference} is not signed, so nothing proves it")
         vouched = None
-    return UpstreamArtifact(reference, digest, vouched)
+    return UpstreamArtifact(upstream, reference, digest, vouched)
 
 
 def verify_artifact(version: Version, upstream: Upstream, registry: Registry, reference: Reference) -> str:
