@@ -65,7 +65,7 @@ def _account(planned: PlannedPromotion, progress: PromotionProgress, inputs: Inp
     goal, done, found = planned.goal, progress.promoted, progress.promoted.considered
     approval = progress.granted.approval if progress.granted and done.done else None
     step = found.step if done.waits else None
-    first = _WAITING.get(found.decision, "") if done.waits and step is None else ""
+    word = "was promoted" if done.done else _WAITING.get(found.decision, "") if done.waits and step is None else ""
     return Account(
         goal.name,
         goal.channel,
@@ -75,7 +75,7 @@ def _account(planned: PlannedPromotion, progress: PromotionProgress, inputs: Inp
         approved=approval.told if approval else (),
         approval_urls={found.digest: progress.asked.url} if progress.asked else {},
         promoted=Standing(found.version, found.digest) if done.done else None,
-        done=f"{found.version} {first}" if first else "",
+        done=f"{found.version} {word}" if word else "",
         signed=True,
         remarks=tuple(_remarks(planned, progress, inputs)),
         trouble=trouble_of(progress.failed) if progress.failed else None,

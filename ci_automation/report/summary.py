@@ -96,9 +96,11 @@ def _steps(account: Account) -> Iterator[str]:
     """Yield the table of where the channel is, what was published, what waits, and what was passed over."""
     if account.before is None:
         return
-    rows = [
-        ("before" if account.published else "now", str(account.before.version), code(str(account.before.digest)), "")
-    ]
+    moved = account.promoted if account.promoted != account.before else None
+    word = "before" if account.published or moved else "now"
+    rows = [(word, str(account.before.version), code(str(account.before.digest)), "")]
+    if moved:
+        rows.append(("now", str(moved.version), code(str(moved.digest)), ""))
     for step in account.published:
         word = "published, approved" if step.decision is Decision.APPROVAL else "published"
         rows.append(_row(word, step))

@@ -105,6 +105,7 @@ def test_a_minor_is_asked_for_and_its_merge_promotes_exactly_that(waves: Scene) 
     assert (told(ran)["target-version"], at(waves)) == (MINOR, target)
     assert told(ran)["changed"]
     assert "Approved by ada" in ran.summary
+    assert f"**live** is at Flux {MINOR}: {MINOR} was promoted\n" in ran.summary
     waves.runner.capture.readouterr()
     assert run(["history", "layout:live:live", "--public-key", "cosign.pub", "--output", "json"]) == 0
     assert f"pull request {waves.forge.host}/acme/fleet/pull/{pull.number}" in waves.runner.capture.readouterr().out

@@ -155,6 +155,15 @@ def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> No
         assert part in text
 
 
+def test_after_a_promotion_or_an_operation_the_summary_has_both_ends() -> None:
+    assert NOTHING.before
+    for moved, words in ((Standing(MINOR, PATCHED), ["before", "now"]), (NOTHING.before, ["now"])):
+        text = summary([replace(NOTHING, promoted=moved)], None, LIMIT)
+        rows = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if "sha256:" in line]
+        assert rows == words
+        assert f"| now | {moved.version} | `{moved.digest}` |  |" in text
+
+
 def test_without_a_place_to_ask_it_names_the_command() -> None:
     said = summary([replace(BOTH, approval_urls={})], None, LIMIT)
     assert f"give the plan of this run to `apply` with `--approve {NEW}`." in said
