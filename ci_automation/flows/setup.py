@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.config.model import Config
+    from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.flux.version import Version
 
@@ -139,7 +139,7 @@ def setup_files(
     workflows = {f"{WORKFLOWS}/{file}": _filled(template(name), answers, config) for file, name in shipped.items()}
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
-    objects = {objects_file(name): _objects(answers, it, version, path) for name, it in answers.channels.items()}
+    objects = {objects_file(name): _objects(answers, config.find(name), version, path) for name in answers.channels}
     return {CONFIGURATION: configuration, **workflows, **objects}
 
 
@@ -290,10 +290,10 @@ def _entry(name: str, answers: Answers) -> list[str]:
     return [*lines, *([f"  overlay: {answers.overlay}"] if answers.overlay else [])]
 
 
-def _objects(answers: Answers, channel: Reference, version: Version, path: str) -> str:
+def _objects(answers: Answers, artifact: ArtifactConfig, version: Version, path: str) -> str:
     verify: ByKey | ByIdentity
     if answers.keyless:
         verify = ByIdentity(((f"^{re.escape(ISSUER)}$", answers.place.pattern(answers.signers)),))
     else:
         verify = ByKey("flux-manifests-keys", ())
-    return Sync(channel, version, "flux-system", path, verify, SyncSettings()).to_yaml()
+    return Sync(artifact.channel, version, "flux-system", path, verify, artifact.sync or SyncSettings()).to_yaml()

@@ -257,6 +257,16 @@ def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_nam
     assert paths in files(clone)[".github/workflows/flux.yaml"]
 
 
+def test_objects_have_the_fields_that_the_configuration_sets(clone: Path) -> None:
+    assert run(["setup", CHANNEL, "next", *ACTION]) == 0
+    path = clone / ".github/flux-manifests.yaml"
+    path.write_text(path.read_text().replace("defaults:\n", "defaults:\n  sync: {source: {secretRef: {name: pull}}}\n"))
+    assert run(["setup", CHANNEL, "next", *ACTION, "--yes"]) == 0
+    for name in ("stable", "next"):
+        source, _ = yaml.safe_load_all(files(clone)[f"flux-manifests-{name}.yaml"])
+        assert source["spec"]["secretRef"] == {"name": "pull"}
+
+
 def test_a_second_run_changes_nothing_and_an_edited_file_is_shown_and_left_alone(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
