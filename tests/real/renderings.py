@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 PULL = "https://github.com/acme/fleet/pull/7"
-DOCUMENTS = ("README.md", "docs/reference/example.md", "docs/reference/gates.md")
-# What the document on gates shows: how each differs from the one before, as `diff` says it.
+DOCUMENTS = ("README.md", "docs/reference/example.md", "docs/reference/gates.md", "docs/guides/rollback.md")
+# What the documents on gates and rollbacks show: how each differs from the one before, as `diff` says it.
 _IMAGES = ("--components-extra", "image-reflector-controller,image-automation-controller")
 DIFFERENCES = {
     "only images": ("v2.8.7", "v2.8.8"),
     "rights": ("v2.7.3", "v2.7.4", "--components-extra", "source-watcher"),
+    "back from a minor": ("v2.9.4", "v2.8.8"),
     "network and validation": ("v2.9.3", "v2.9.4", *_IMAGES),
 }
 _PLACE = re.compile(r"<!-- rendering: (?P<name>[a-z, ]+) -->\n.*?<!-- end of rendering -->\n", re.DOTALL)
