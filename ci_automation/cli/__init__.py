@@ -247,7 +247,9 @@ def _shown(error: click.UsageError) -> click.UsageError:
 
 def _report(failure: Failure, *, as_json: bool) -> None:
     """Print one failure: for people on standard error, and for programs as JSON on standard output."""
-    from ci_automation.report.text import plain_text  # only for errors
+    import shutil
+
+    from ci_automation.report.text import MarkedLine, plain_text  # only for errors
 
     message, hint = plain_text(failure.message), plain_text(failure.hint)
     try:
@@ -258,8 +260,12 @@ def _report(failure: Failure, *, as_json: bool) -> None:
     except OSError:  # Python tries once more at exit, and would complain
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=coloured(os.environ))
-    click.echo(f"  hint: {hint}   (exit {failure.exit_code}, code {failure.code})", err=True)
+    columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+    told = (f"error: {message}", f"  hint: {hint}   (exit {failure.exit_code}, code {failure.code})")
+    text = "\n".join(line for it in told for line in MarkedLine(it).lines(columns))
+    head = click.style("error:", fg="red", bold=True)
+    clear = "\r\x1b[K" if columns else ""  # of a line of progress
+    click.echo(clear + head + text.removeprefix("error:"), err=True, color=coloured(os.environ))
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.clone import place_of_clone, top_of
 from ci_automation.cli.config import checked_workflows
-from ci_automation.cli.output import print_aside, print_json, print_text
+from ci_automation.cli.output import print_aside, print_json, print_text, width
 from ci_automation.cli.parameters import COMMON, SIGNING, takes
 from ci_automation.cli.places import github, kustomize
 from ci_automation.cli.wiring import NothingNamed, targets
@@ -30,7 +30,7 @@ from ci_automation.flows.doctor import (
     examine_registry,
     examine_signer,
 )
-from ci_automation.report.text import plain_text
+from ci_automation.report.text import plain_text, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,8 +72,12 @@ def command(artifact: str | None, *, workflow: str, given: Arguments) -> int:
     if given.output == "json":
         print_json({"healthy": not code_of_wrong(findings), "findings": to_builtins(findings)}, "doctor")
     else:
-        print_text("\n".join(lines_of(findings)))
+        columns = width()
+        print_text("\n".join(it for line in lines_of(findings) for it in _folded(line, columns)))
     return code_of_wrong(findings)
+
+
+_MARKED = 8  # characters before what was looked at
 
 
 def _goals(artifact: str | None, given: Arguments) -> tuple[Target, ...]:
@@ -83,6 +87,14 @@ def _goals(artifact: str | None, given: Arguments) -> tuple[Target, ...]:
     except NothingNamed as error:
         print_aside(f"{error}: name one, or let `setup` write a configuration")
         return ()
+
+
+def _folded(line: str, columns: int | None) -> list[str]:
+    """Return a line as those that fit a terminal, all but the first beside the mark."""
+    if columns is None or len(line) <= columns:
+        return [line]
+    first, *rest = wrapped(line[_MARKED:], columns - _MARKED)
+    return [line[:_MARKED] + first, *(" " * _MARKED + it for it in rest)]
 
 
 def lines_of(findings: Sequence[Diagnosis]) -> Iterator[str]:

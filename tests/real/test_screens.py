@@ -55,6 +55,7 @@ COMMANDS = (
     ("plan", "production"),
     ("history", "production"),
     ("verify", "production"),
+    ("doctor", "production"),
     ("promote", "--config", "promoted.yaml"),
     ("rollback", "production", "--to", "v2.98.5", "--yes"),
     ("update", "--help"),

@@ -63,6 +63,20 @@ def test_on_a_narrow_terminal_each_digest_is_in_one_piece(
     assert all(len(line) <= 130 for line in drawn)
 
 
+def test_on_a_terminal_an_error_is_folded_between_words_and_elsewhere_it_is_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {}
+    for columns in (None, 60):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda columns=columns: columns is not None)
+        monkeypatch.setenv("COLUMNS", str(columns or 60))
+        assert run(["diff", "nothing", "v2.9.4"]) == 2
+        told[columns] = click.unstyle(capsys.readouterr().err).replace("\r\x1b[K", "").splitlines()
+    assert [line.split()[0] for line in told[None]] == ["error:", "hint:"]
+    assert max(map(len, told[60])) <= 60 < max(map(len, told[None]))
+    assert " ".join(" ".join(told[60]).split()) == " ".join(" ".join(told[None]).split())
+
+
 @pytest.mark.parametrize(
     ("environment", "terminal", "has_colours"),
     [
