@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.validators import extend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from jsonschema import ValidationError
 
 EXTRACT = Path(__file__).resolve().parents[2] / "assets" / "github-openapi.json.gz"
 PUBLIC = "api.github.com"
@@ -92,6 +95,8 @@ class Description:
         self.name, self._paths = name, _translated(extract["paths"])
         self._components = _translated(extract["components"])
         self._validators: dict[int, Draft202012Validator] = {}  # by the identity of schemas, which live as long
+        self._right: set[tuple[str, str]] = set()  # references, and values that are as they say
+        self._validator = extend(Draft202012Validator, {"$ref": self._reference})  # type: ignore[no-untyped-call]
 
     @property
     def operations(self) -> frozenset[tuple[str, str]]:
@@ -149,9 +154,18 @@ class Description:
     def _problems(self, schema: Schema, value: object) -> list[str]:
         if id(schema) not in self._validators:
             whole = {**schema, "components": self._components}
-            self._validators[id(schema)] = Draft202012Validator(whole, format_checker=_FORMATS)
+            self._validators[id(schema)] = self._validator(whole, format_checker=_FORMATS)
         found = self._validators[id(schema)].iter_errors(value)
         return [f"{error.json_path}: {error.message[:300]}" for error in found]
+
+    def _reference(self, validator: Any, name: str, value: object, schema: Schema) -> Iterator[ValidationError]:
+        """Yield what is not as a reference says: answers repeat the same people and repositories."""
+        known = name, json.dumps(value)
+        if known not in self._right:
+            problems = list(Draft202012Validator.VALIDATORS["$ref"](validator, name, value, schema))
+            yield from problems
+            if not problems:
+                self._right.add(known)
 
     def _resolved(self, node: Schema) -> Schema:
         while "$ref" in node:
