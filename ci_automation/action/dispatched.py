@@ -27,7 +27,6 @@ from ci_automation.records.content import is_same_approval
 from ci_automation.records.notes import Approval
 from ci_automation.report.account import Account
 from ci_automation.report.markdown import code, inline, markdown_table, quote
-from ci_automation.report.text import MarkedLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -289,7 +288,7 @@ def _page(goal: Target, operation: Operation, handover: Handover, inputs: Inputs
         rows.append(("about", code(handover.target)))
     facts = {"default branch": handover.head, "configuration": handover.rules, "plan": handover.plan}
     rows += [("reason", inline(inputs.reason)), *((what, code(fact)) for what, fact in facts.items())]
-    text = "\n".join(part.text if isinstance(part, MarkedLine) else part.to_text() for part in operation.page)
+    text = "\n".join(part.to_text() for part in operation.page)
     last = "An approval of this run in the environment counts for exactly this, and for seven days."
     if operation.idle:
         last = "Nothing would change, so no approval is needed."

@@ -12,7 +12,7 @@ import click
 from ci_automation.action.job import Job
 from ci_automation.action.workflow_commands import annotation, logging_to
 from ci_automation.cli.options import INPUTS, Kind
-from ci_automation.report.text import plain_text
+from ci_automation.report.blocks import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
 from ci_automation.records.content import RecordedContent
 from ci_automation.report.account import Standing
-from ci_automation.report.text import MarkedLine, Table, plain_text
+from ci_automation.report.blocks import MarkedLine, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Record
     from ci_automation.report.adoption import Adoption
+    from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
-    from ci_automation.report.text import Part
 
 
 class OperationRefused(PolicyRefused):
@@ -186,7 +186,7 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
         target=name,
         content="none",
         facts={"lifted": hold_json(hold), "next": [[str(it.target), str(it.decision)] for it in plan.steps]},
-        page=(*(MarkedLine(plain_text(it)) for it in lines), *(it for step in plan.steps for it in step_parts(step))),
+        page=(*map(MarkedLine, lines), *(it for step in plan.steps for it in step_parts(step))),
         done=f"lifted the hold on {hold.version}",
         act=lambda granted: lift(goal.channel, wanted.reason, ports, granted, only=name),
     )
@@ -216,14 +216,14 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     lines += [f"The hold on {it.version} ({it.digest}) goes on {it.end}." for it in first.publication.holds]
     files = folder.tree.files if folder else ()
     rows = [(shlex.quote(file.path), str(len(file.content)), Digest.of(file.content).short) for file in files]
-    listed = (Table.plain(("path", "bytes", "sha256"), rows),) if rows else ()
+    listed = (Table(("path", "bytes", "sha256"), tuple(rows)),) if rows else ()
     return Operation(
         before=after if first.is_there else None,
         after=after,
         target=digest,
         content=f"{folder.tree_id if folder else 'none'}+{first.options.digest}",
         facts={"proof": str(first.publication.proof), **_agreed(first.findings)},
-        page=(*(MarkedLine(plain_text(it)) for it in lines), *listed, *text_parts(first.findings, every=True)),
+        page=(*map(MarkedLine, lines), *listed, *text_parts(first.findings, every=True)),
         done=f"published {version}, the first artifact",
         act=lambda granted: publish_first(first, ports, granted),
         idle=first.is_there,
@@ -264,7 +264,7 @@ def _adopt(goal: Target, wanted: OperationInputs) -> Operation:
         target=placed.digest,
         content=str(contents.options.digest),
         facts={"adopted": text},
-        page=(MarkedLine(text),),
+        page=tuple(map(MarkedLine, text.split("\n"))),
         done=f"adopted {placed.digest}",
         act=act,
         idle=placed.trust is not Trust.ADOPTED,

@@ -249,7 +249,7 @@ def _report(failure: Failure, *, as_json: bool) -> None:
     """Print one failure: for people on standard error, and for programs as JSON on standard output."""
     import shutil
 
-    from ci_automation.report.text import MarkedLine, plain_text  # only for errors
+    from ci_automation.report.blocks import MarkedLine, plain_text  # only for errors
 
     message, hint = plain_text(failure.message), plain_text(failure.hint)
     try:

@@ -16,7 +16,7 @@ from ci_automation.flows.attachments import UnfitAttachment, attach, attached_fi
 from ci_automation.flows.files import read_file, write_tree
 from ci_automation.records import provenance, sbom
 from ci_automation.registry.port import MAX_BLOB_BYTES
-from ci_automation.report.text import Table
+from ci_automation.report.blocks import Table
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
@@ -93,7 +93,7 @@ def discover_command(artifact: str, *, kind: str | None, folder: str | None, giv
         attachments = [it.to_json() for it in found.attachments]
         print_json({"artifact": str(reference), "digest": str(found.digest), "attachments": attachments}, "discover")
     elif found.attachments:
-        print_table(Table.plain(("type", "what", "digest"), map(_row, found.attachments)))
+        print_table(Table(("type", "what", "digest"), tuple(map(_row, found.attachments))))
         if folder is not None:
             print_line(f"The files are in {folder}, in one folder for each attachment.")
     else:
@@ -133,7 +133,7 @@ def provenance_command(artifact: str, given: Arguments) -> None:
     inputs = [
         (it["name"], it.get("uri", ""), f"sha256:{it['digest']['sha256']}") for it in build["resolvedDependencies"]
     ]
-    print_table(Table.plain(("made from", "where", "digest"), inputs))
+    print_table(Table(("made from", "where", "digest"), tuple(inputs)))
 
 
 @click.command("sbom", cls=HeadedCommand)
@@ -156,4 +156,4 @@ def sbom_command(artifact: str, *, as_spdx: bool, given: Arguments) -> None:
         print_json(sbom.spdx(document, digest) if as_spdx else dict(document))
         return
     listed = [(it["bom-ref"], it.get("version", ""), it.get("purl", it["name"])) for it in document["components"]]
-    print_table(Table.plain(("controller", "version", "package"), listed))
+    print_table(Table(("controller", "version", "package"), tuple(listed)))

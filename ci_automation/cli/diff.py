@@ -19,10 +19,9 @@ from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_
 from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
 from ci_automation.impact.hazard import Certainty
-from ci_automation.report.blocks import Bullet, Code, Detail, on_terminal
+from ci_automation.report.blocks import Bullet, Code, Detail, MarkedLine, on_terminal
 from ci_automation.report.changes import sections, text_parts
 from ci_automation.report.markdown import to_markdown, words_markdown
-from ci_automation.report.text import MarkedLine
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest

@@ -30,7 +30,7 @@ from ci_automation.flows.doctor import (
     examine_registry,
     examine_signer,
 )
-from ci_automation.report.text import plain_text, wrapped
+from ci_automation.report.blocks import plain_text, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

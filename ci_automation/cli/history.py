@@ -19,7 +19,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.history import history
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.notes import format_time, parse_time
-from ci_automation.report.text import Table, wrapped
+from ci_automation.report.blocks import Table, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -133,7 +133,7 @@ def history_rows(
 def history_table(rows: Sequence[HistoryRow], *, every: bool) -> Table:
     """Return the table of these rows, without columns that say nothing."""
     told = [it for it in range(len(_HEAD)) if any(row.cells[it] for row in rows) and (every or it != _DIGEST)]
-    return Table.plain(tuple(_HEAD[it] for it in told), (tuple(row.cells[it] for it in told) for row in rows))
+    return Table(tuple(_HEAD[it] for it in told), tuple(tuple(row.cells[it] for it in told) for row in rows))
 
 
 def screen_lines(rows: Sequence[HistoryRow], columns: int) -> Iterator[str]:

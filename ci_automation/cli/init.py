@@ -17,11 +17,11 @@ from ci_automation.flows.init import init
 from ci_automation.flows.migration import BootstrappedFolder, MigrationAllowances, read_bootstrapped
 from ci_automation.flows.sync import sync
 from ci_automation.flux.version import Version
-from ci_automation.report.blocks import on_terminal
-from ci_automation.report.changes import rights_blocks, text_parts
+from ci_automation.report.blocks import on_terminal, plain_text
+from ci_automation.report.bootstrap import migration_steps
+from ci_automation.report.changes import text_parts
 from ci_automation.report.findings import Findings
-from ci_automation.report.migration import migration_steps
-from ci_automation.report.text import plain_text
+from ci_automation.report.rights import rights_blocks
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments

@@ -20,7 +20,7 @@ from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
 from ci_automation.registry.releases import rendered_beside
-from ci_automation.report.text import Table
+from ci_automation.report.blocks import Table
 from ci_automation.signing.upstream import WORKFLOW
 
 if TYPE_CHECKING:

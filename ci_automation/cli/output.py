@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.report.text import MarkedLine, Table, plain_text
+from ci_automation.report.blocks import MarkedLine, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
     from ci_automation.errors import Error
     from ci_automation.report.adoption import Adoption
-    from ci_automation.report.text import Part
+    from ci_automation.report.blocks import Part, Table
 
 _SIGN = re.compile(r"[^\n -~]")
 _COLOURS = {
@@ -83,7 +83,6 @@ def width() -> int | None:
 def print_table(table: Table) -> None:
     """Print a table, on a terminal within its width: sentences are folded between words, and no digest is broken."""
     done_with_progress()
-    table = Table.plain(table.head, table.rows)
     click.echo(table.to_text(width(), lambda cell, it: click.style(it, fg=_COLOURS[cell]) if cell in _COLOURS else it))
 
 
@@ -106,7 +105,7 @@ def print_parts(parts: Iterable[Part]) -> None:
     for part in parts:
         if isinstance(part, MarkedLine):
             colour = _COLOURS.get(part.mark)
-            for line in map(plain_text, part.lines(width())):
+            for line in part.lines(width()):
                 click.echo(click.style(line, fg=colour, bold=True) if colour else line)
         else:
             print_table(part)

@@ -223,7 +223,7 @@ def _say_aloud(text: str) -> None:
     """Tell of a wait, which is long."""
     import click
 
-    from ci_automation.report.text import plain_text
+    from ci_automation.report.blocks import plain_text
 
     click.echo(plain_text(text), err=True)
 

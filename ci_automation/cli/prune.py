@@ -13,7 +13,7 @@ from ci_automation.cli.wiring import reading
 from ci_automation.flows.prune import prune, survey
 from ci_automation.policy.model import duration
 from ci_automation.policy.retention import Window
-from ci_automation.report.text import Table, plain_text
+from ci_automation.report.blocks import Table
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
@@ -57,12 +57,12 @@ def _print_survey(found: Survey) -> None:
     rows = [("goes", it.tag, str(it.digest), "nothing needs it") for it in found.goes]
     rows += [("goes", "", str(it), "it is gone, and what was attached to it is not") for it in found.leftovers]
     rows += [("stays", it.artifact.tag, str(it.artifact.digest), it.reason) for it in found.kept]
-    print_table(Table.plain(("", "tag", "digest", "because"), rows))
+    print_table(Table(("", "tag", "digest", "because"), tuple(rows)))
 
 
 def _row(each: Deleted) -> tuple[str, str, str]:
     kept = f"kept: {', '.join(each.kept_by)} names it by now" if each.kept_by else ""
-    return each.what, str(each.digest), plain_text(kept)
+    return each.what, str(each.digest), kept
 
 
 def _to_json(found: Survey, done: tuple[Deleted, ...], *, applied: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.report.text import plain_text
+from ci_automation.report.blocks import plain_text
 
 
 @click.command("render", cls=HeadedCommand, as_in={})

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_table, print_text, width
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.policy.decision import Decision
-from ci_automation.report.text import MarkedLine, headline, plain_text, plan_table
+from ci_automation.report.blocks import MarkedLine
+from ci_automation.report.text import headline, plan_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -183,7 +184,7 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
     if not outcome.placed:
         yield "Not checked: whether the channel was moved back to an earlier digest. The command `verify` checks that."
     if outcome.astray:
-        tags = plain_text(", ".join(outcome.astray))
+        tags = ", ".join(outcome.astray)
         yield f"Version tags that do not lead to this digest: {tags}. `update` or `check --heal` moves them."
     for it in outcome.vulnerable:
         fixed = f"{it.fixed_by} fixes it" if it.fixed_by else "no step of this plan fixes it"
@@ -203,5 +204,4 @@ def _of_steps(outcome: Outcome, intent: Intent) -> Iterator[str]:
     from ci_automation.report.findings import idle_acknowledgements, unproven_upstream
 
     yield from unproven_upstream(outcome.plan.steps)
-    for sentence in idle_acknowledgements(intent.policy.acknowledge, outcome.plan.steps, intent.now):
-        yield plain_text(sentence).replace("\n", " ")
+    yield from idle_acknowledgements(intent.policy.acknowledge, outcome.plan.steps, intent.now)

@@ -17,7 +17,6 @@ from ci_automation.flows.rollback import RollbackRefused, Wish, propose_rollback
 from ci_automation.policy.decision import Decision
 from ci_automation.records.notes import MAX_TEXT, is_fit
 from ci_automation.report.rollback import hold_json, rollback_parts
-from ci_automation.report.text import MarkedLine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,4 +160,4 @@ def _show(shown: Rollback, goal: Target, given: Arguments) -> None:
         return
     done_with_progress()
     for part in parts:
-        click.echo(part.text if isinstance(part, MarkedLine) else part.to_text(), err=True)
+        click.echo(part.to_text(), err=True)

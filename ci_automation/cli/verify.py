@@ -14,7 +14,7 @@ from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.verify import pull, verify_channel
 from ci_automation.flux.artifact import called
-from ci_automation.report.text import Table, plain_text
+from ci_automation.report.blocks import Table
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
@@ -67,7 +67,7 @@ def _print_verification(reference: Reference, found: Verification) -> None:
     for answer, group in groupby(found.clusters, lambda row: (row.judgement.accepted, row.judgement.reason)):
         names = [row.flux for row in group]
         which = names[0] if len(names) == 1 else f"{names[0].split()[0]} to {names[-1].split()[-1]}"
-        rows.append((which, "yes" if answer[0] else "no", plain_text(answer[1].replace(f" of {found.by}", ""))))
+        rows.append((which, "yes" if answer[0] else "no", answer[1].replace(f" of {found.by}", "")))
     print_table(Table(("a cluster with Flux", "accepts it", "because"), tuple(rows)))
 
 

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
-from ci_automation.report.text import plain_text, what_comes
+from ci_automation.report.blocks import plain_line, plain_text
+from ci_automation.report.text import what_comes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -166,4 +167,4 @@ def _short(value: object, limit: int) -> str:
 
 
 def _lines(reasons: tuple[str, ...]) -> str:
-    return "\n".join(plain_text(reason).replace("\n", " ") for reason in reasons)
+    return "\n".join(map(plain_line, reasons))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flux.components import hunks
-from ci_automation.report.text import Table, plain_text
+from ci_automation.report.blocks import Table, plain_text
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest

@@ -5,17 +5,21 @@ Blocks hold plain words, foreign ones too. Each way to show them escapes what co
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.report.text import MarkedLine, Table, plain_text
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ci_automation.report.text import Part
+
+_SENTENCE = 30  # a column with wider cells, and with blanks, may be folded to this width
+_HANGING = 2  # how far the later lines of a folded one are indented
+MAX_REASON = 160  # characters; all of it is told with the step
+HINT = " (-v lists them)"
 
 
 class Code(str):
@@ -39,6 +43,149 @@ class Strong(str):
 Words = str | tuple[str, ...]
 
 
+class Table(Struct, frozen=True):
+    """Rows of cells under a head; as text they cannot control a terminal."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def widths(self, width: int | None = None) -> tuple[int, ...] | None:
+        """Return the width of each column in lines of at most `width` characters; None if the table has no room.
+
+        Only columns of sentences get narrower than their cells.
+        """
+        columns = list(zip(self.head, *self.rows, strict=True))
+        full = [max(map(len, column)) for column in columns]
+        room = None if width is None else width - 2 * (len(full) - 1)
+        if room is None or sum(full) <= room:
+            return tuple(full)
+        folds = [
+            wide > _SENTENCE and any(" " in cell for cell in cells) for wide, cells in zip(full, columns, strict=True)
+        ]
+        least = [
+            max(len(word) for cell in cells for word in (*_words(cell), "")) if fold else wide
+            for wide, fold, cells in zip(full, folds, columns, strict=True)
+        ]
+        found = [max(few, _SENTENCE) if fold else few for few, fold in zip(least, folds, strict=True)]
+        left = room - sum(found)
+        if left < 0:
+            return None
+        for column in (it for it, fold in enumerate(folds) if fold):
+            more = min(left, full[column] - found[column])
+            found[column] += more
+            left -= more
+        return tuple(found)
+
+    def to_text(self, width: int | None = None, shown: Callable[[str, str], str] = lambda _, text: text) -> str:
+        """Return aligned text without trailing blanks, in lines of at most `width` characters where words allow it.
+
+        Sentences are folded between words. If they find no room, each row is a paragraph. `shown` colours what is
+        printed of a cell, given the cell.
+        """
+        table = Table(self.head, tuple(tuple(map(plain_line, row)) for row in self.rows))
+        if (widths := table.widths(width)) is None:
+            return "\n".join(self._paragraph(row, width or 0, shown) for row in table.rows)
+        lines = []
+        for row in (self.head, *table.rows):
+            cells = [wrapped(cell, wide) or [""] for cell, wide in zip(row, widths, strict=True)]
+            for number in range(max(map(len, cells))):
+                texts = [cell[number] if number < len(cell) else "" for cell in cells]
+                last = max((at for at, text in enumerate(texts) if text), default=0)
+                pads = [" " * (wide - len(text)) for text, wide in zip(texts, widths, strict=True)]
+                told = [shown(cell, text) for cell, text in zip(row, texts, strict=True)]
+                lines.append("  ".join(f"{told[at]}{pads[at] if at < last else ''}" for at in range(last + 1)))
+        return "\n".join(lines)
+
+    def _paragraph(self, row: tuple[str, ...], width: int, shown: Callable[[str, str], str]) -> str:
+        """Return a row as lines: its first cell, and below it each other cell that says something, with its head."""
+        wide = max(map(len, self.head))
+        lines = [shown(row[0], f"{self.head[0]} {row[0]}".strip())]
+        for name, cell in zip(self.head[1:], row[1:], strict=True):
+            first, *rest = wrapped(cell, width - wide - 4) or [""]
+            if len(first) > width - wide - 4:
+                lines += [f"  {name}", f"    {first}"]
+            elif cell:
+                lines.append(f"  {name.ljust(wide)}  {shown(cell, first)}")
+            lines += [f"{' ' * (wide + 4)}{line}" for line in rest]
+        return "\n".join(lines)
+
+
+class MarkedLine(Struct, frozen=True):
+    """A line for a terminal; `mark` is a word that has a colour there, which the whole line gets.
+
+    As text it is one line that cannot control a terminal. A line that is `to_copy`, such as a command or a part of a
+    file, is never folded. One that `may_be_cut` is cut on a terminal, and whole elsewhere.
+    """
+
+    text: str
+    mark: str = ""
+    to_copy: bool = False
+    may_be_cut: bool = False
+
+    def lines(self, width: int | None) -> list[str]:
+        """Return the lines that it takes where lines have at most `width` characters."""
+        text = plain_line(self.text)
+        text = shortened(text) if width is not None and self.may_be_cut else text
+        if width is None or self.to_copy or len(text) <= width:
+            return [text]
+        indent = len(text) - len(text.lstrip())
+        first, *rest = wrapped(text, width - indent, _HANGING)
+        return [" " * indent + first, *(" " * (indent + _HANGING) + line for line in rest)]
+
+    def to_text(self) -> str:
+        """Return the line as it is where nothing is folded."""
+        return plain_line(self.text)
+
+
+def _words(text: str) -> list[str]:
+    """Return what a line is never broken in: words, and commands between backticks with what belongs to them."""
+    return re.findall(r"(?:`[^`]*`|\S)+", text)
+
+
+def wrapped(text: str, width: int, hanging: int = 0) -> list[str]:
+    """Return a text in lines of at most `width` characters, the later ones shorter by `hanging`; no word is broken."""
+    if len(text) <= width:
+        return [text]
+    lines: list[str] = []
+    for word in _words(text):
+        if lines and len(lines[-1]) + 1 + len(word) <= width - (hanging if len(lines) > 1 else 0):
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+Part = MarkedLine | Table
+
+
+def plain_text(text: str) -> str:
+    """Return `text` without what could control a terminal or a log: controls, escapes, bidirectional marks.
+
+    Line feeds stay; a carriage return does not, for it could overwrite the line.
+    """
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        character
+        if character == "\n" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+        else "�"
+        for character in text
+    )
+
+
+def plain_line(text: str) -> str:
+    """Return `text` as one line of plain text."""
+    return plain_text(text).replace("\n", " ")
+
+
+def shortened(text: str, limit: int = MAX_REASON) -> str:
+    """Return the beginning of a long text, for a table; it ends with a whole word, if there is one."""
+    if len(text) <= limit:
+        return text
+    start, blank, _ = text[:limit].rpartition(" ")
+    return f"{(start if blank else text[: limit - 1]).rstrip(' ,;:')}…"
+
+
 class Bullet(Struct, frozen=True):
     """An entry of a list, and what belongs to it; `mark` and `may_be_cut` are as of a line."""
 
@@ -49,17 +196,11 @@ class Bullet(Struct, frozen=True):
 
 
 class Titled(Struct, frozen=True):
-    """Blocks under a title; Markdown shows those of a `folded` one after a click. `legend` says how entries begin."""
+    """Blocks under a title; Markdown shows those of a `folded` one after a click."""
 
     title: str
     blocks: tuple[Block, ...]
     folded: bool = False
-    legend: str = ""
-
-    @property
-    def head(self) -> tuple[str, ...]:
-        """Return the words above the blocks."""
-        return (self.title, f" ({self.legend})") if self.legend else (self.title,)
 
 
 class Quoted(Struct, frozen=True):
@@ -104,26 +245,22 @@ def more(left: int, noun: str = "", hint: str = "") -> tuple[Bullet, ...]:
 
 
 def on_terminal(blocks: Iterable[Block], indent: str = "") -> Iterator[Part]:
-    """Yield blocks as lines and tables that cannot control a terminal."""
+    """Yield blocks as lines and tables for a terminal."""
     for block in blocks:
         match block:
             case Table():
-                yield block.mapped(lambda _, cell: _line(cell))
+                yield block
             case Bullet():
                 pieces = (block.words,) if isinstance(block.words, str) else block.words
                 words = "".join(f"`{it}`" if isinstance(it, Command) else it for it in pieces)
-                yield MarkedLine(_line(f"{indent}{words}"), block.mark, may_be_cut=block.may_be_cut)
+                yield MarkedLine(f"{indent}{words}", block.mark, may_be_cut=block.may_be_cut)
                 yield from on_terminal(block.below, f"{indent}    ")
             case Titled(blocks=(MarkedLine(),)):
                 yield from on_terminal(block.blocks, indent)
             case Titled():
-                yield MarkedLine(_line(f"{indent}{''.join(block.head)}:"))
+                yield MarkedLine(f"{indent}{block.title}:")
                 yield from on_terminal(block.blocks, f"{indent}  ")
             case Quoted():
-                yield from (MarkedLine(_line(f"{indent}{it}"), to_copy=True) for it in block.text.splitlines())
+                yield from (MarkedLine(f"{indent}{it}", to_copy=True) for it in block.text.splitlines())
             case _:
-                yield replace(block, text=_line(f"{indent}{block.text}"))
-
-
-def _line(text: str) -> str:
-    return plain_text(text).replace("\n", " ")
+                yield replace(block, text=f"{indent}{block.text}")

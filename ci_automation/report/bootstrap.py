@@ -1,4 +1,4 @@
-"""The first installation of Flux from an artifact: what is applied to a cluster, in which order, and what is awaited.
+"""The way of a cluster to the artifact: a first installation, or the move from a folder in Git, step by step.
 
 The text is what kustomize built: its keys are sorted, and what a document begins with stands in the first column.
 """
@@ -145,3 +145,23 @@ def _root(sync: Sync) -> list[NeededSecret]:
         return []
     words = "generic --from-file=trusted_root.json"
     return [NeededSecret(sync.home, sync.verify.root_secret, "holds the trusted root of your own Sigstore", words)]
+
+
+def migration_steps(folder: str, git: Sequence[str], objects: str, *, keep_sync: bool) -> str:
+    """Return the steps in their order; `git` are the Kustomizations that still apply the folder."""
+    names = ", ".join(git)
+    ready = "kubectl -n flux-system wait ocirepository,kustomization flux-manifests --for=condition=Ready"
+    steps = [f"Apply the objects below to each cluster, and wait until both are ready:\n     {ready}"]
+    if git:
+        without = f"In Git, set `prune: false` in gotk-sync.yaml, and wait until clusters have applied that: {names}."
+        rest = f"Delete {folder} in Git"
+        if not keep_sync:
+            rest = f"In Git, leave only gotk-sync.yaml in {folder}, with a kustomization.yaml that lists nothing else"
+        steps = [
+            f"{without}\n     Without this step Flux can delete itself in step 3.",
+            *steps,
+            f"{rest}. Keep the overlay's files elsewhere, outside the path of that Kustomization.",
+            f"When clusters have applied that, set `prune: true` again{' in the artifact' if keep_sync else ''}.",
+        ]
+    numbered = "\n".join(f"  {number}. {step}" for number, step in enumerate(steps, 1))
+    return f"The way of a cluster to this artifact, in this order:\n{numbered}\n\n{objects}".rstrip()

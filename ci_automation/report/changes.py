@@ -10,28 +10,41 @@ from itertools import accumulate, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import Severity
-from ci_automation.impact.hazard import Certainty, all_of
+from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.blocks import Bullet, Code, Command, Detail, Quoted, Strong, Titled, cut, more, on_terminal
-from ci_automation.report.findings import CRD, Findings, acknowledging, meaning, named_together, told_together
-from ci_automation.report.text import MarkedLine, Part, Table, shortened
+from ci_automation.report.blocks import (
+    HINT,
+    Bullet,
+    Code,
+    Command,
+    Detail,
+    MarkedLine,
+    Part,
+    Quoted,
+    Strong,
+    Table,
+    Titled,
+    cut,
+    more,
+    on_terminal,
+    shortened,
+)
+from ci_automation.report.findings import CRD, GRAVE, Findings, acknowledging, meaning, named_together, told_together
+from ci_automation.report.rights import rights_blocks
+from ci_automation.report.text import step_title
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from ci_automation.impact.change import Change, FileDiff
     from ci_automation.impact.hazard import Hazard
-    from ci_automation.impact.rights import FolderRights, Right
     from ci_automation.policy.plan import PlannedStep
     from ci_automation.report.blocks import Block
     from ci_automation.report.findings import Taken
 
 DELETES = "deletes"  # a word that has a colour of its own on a terminal
-BREAKS, PRUNES, CHANGES = "What can break", "What clusters delete (prune)", "What changes"
-FILES = "What changes in your files"
 NOTHING = "No object and no file changes."
 ALL_NEW = "There was nothing before: everything is new."
 _FEW = 3  # harmless changes that a terminal tells one by one
@@ -40,38 +53,15 @@ _TO_COPY = 5  # entries of a block
 _MAX_REMEDY = 600
 _ROOM = 100  # characters of a diff in Markdown for each entry of a list
 _ALL = 1 << 30
-_HINT = " (-v lists them)"
-_SHORT = Detail(rows=60, below=60, changes=6, lines=20, hint=_HINT)
-_SHORTEST = Detail(rows=60, below=1, changes=6, lines=20, hint=_HINT)
+_SHORT = Detail(rows=60, below=60, changes=6, lines=20, hint=HINT)
+_SHORTEST = Detail(rows=60, below=1, changes=6, lines=20, hint=HINT)
 _EVERY = Detail(rows=_ALL, below=_ALL, changes=_ALL, every=True)
-_GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
-
-_PROOFS = {
-    Proof.KNOWN: "rendering tested with this release",
-    Proof.CALIBRATED: "rendering equal to Flux's own",
-    Proof.DELEGATED: "rendered by the release's own flux",
-    Proof.NONE: "rendering not proven",
-}
 
 
 def step_parts(step: PlannedStep, *, every: bool = False, width: int | None = None) -> Iterator[Part]:
     """Yield what a step changes and can break, and what each gate says, on few lines; `every` detail on request."""
     yield MarkedLine(step_title(step, "->"))
     yield from text_parts(Findings.of(step), every=True) if every else brief_parts(Findings.of(step), width)
-
-
-def step_title(step: PlannedStep, to: str) -> str:
-    """Return from which version to which a step goes, what kind of step it is, and where its bytes come from."""
-    proof = f"promoted from {step.promoted_from}" if step.promoted_from else _PROOFS[step.proof] + unknown_flags(step)
-    if step.old_version == step.new_version:
-        return f"{step.new_version}, same version (options, files or images change; {proof})"
-    return f"{step.old_version} {to} {step.new_version} ({step.kind}; {proof})"
-
-
-def unknown_flags(step: PlannedStep) -> str:
-    """Return which flags only the release's own flux CLI knows; empty if there are none."""
-    names = step.options.unknown_flags
-    return f" with flags that this program does not know: {names}" if names and not step.promoted_from else ""
 
 
 def brief_parts(found: Findings, width: int | None = None, told: Collection[str] = ()) -> Iterator[Part]:
@@ -88,7 +78,7 @@ def brief_parts(found: Findings, width: int | None = None, told: Collection[str]
     left = len(turns) - len(kept)
     counts = (f"+ {left} more line{'s' if left > 1 else ''}" if left else "", _passed(found) if found.gates else "")
     if any(counts):
-        yield MarkedLine(f"{', '.join(filter(None, counts))}{_HINT}")
+        yield MarkedLine(f"{', '.join(filter(None, counts))}{HINT}")
     if len(found.to_acknowledge()) > _TO_COPY:
         yield MarkedLine(f"-v prints how to acknowledge these {len(found.to_acknowledge())} findings instead.")
     else:
@@ -102,27 +92,39 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
     yield from on_terminal(rights_blocks(found.rights, every=True)) if every else ()
     yield from on_terminal(acknowledgements(found, detail))
     yield from on_terminal(verdicts(found, detail) if every else obstacles(found))
-    yield from [MarkedLine(f"{_passed(found)}{_HINT}")] if found.gates and not every else ()
+    yield from [MarkedLine(f"{_passed(found)}{HINT}")] if found.gates and not every else ()
 
 
 def sections(found: Findings, detail: Detail) -> Iterator[Titled]:
     """Yield what can break, what clusters delete, and what changes, the gravest first."""
     verdict = ", verdict" if found.gates else ""
     if found.hazards:
-        yield Titled(BREAKS, tuple(_hazards(found, detail)), legend=f"certainty, gate{verdict}")
-    if found.pruned:
-        yield Titled(PRUNES, cut([_pruned(name) for name in found.ranked_pruned()], detail.rows, "object"))
-    yield Titled(CHANGES, tuple(_changes(found, detail)), legend=f"severity, class{verdict}" if found.changes else "")
+        yield Titled(f"What can break (certainty, gate{verdict})", tuple(hazard_blocks(found, detail)))
+    yield from pruned_blocks(found, detail)
+    legend = f" (severity, class{verdict})" if found.changes else ""
+    yield Titled(f"What changes{legend}", tuple(change_blocks(found, detail)))
     if found.diffs:
-        yield Titled(FILES, cut([_diff(it, detail) for it in found.diffs], detail.rows, "file"))
+        yield Titled("What changes in your files", file_blocks(found, detail))
 
 
-def _hazards(found: Findings, detail: Detail) -> Iterator[Block]:
+def hazard_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
+    """Yield what can break, and what to do about it."""
     kinds = found.hazards_by_kind()
     shared = found.shared_remedies([kind[0] for kind in kinds] if detail.hint else None)
     yield from cut([_hazard(found, kind, shared, detail) for kind in kinds], detail.rows, "hazard", detail.hint)
     if shared:
         yield Titled("What to do about several of these", _remedies(shared, detail))
+
+
+def pruned_blocks(found: Findings, detail: Detail) -> Iterator[Titled]:
+    """Yield what clusters delete, under its title."""
+    if names := cut([_pruned(name) for name in found.ranked_pruned()], detail.rows, "object"):
+        yield Titled("What clusters delete (prune)", names)
+
+
+def file_blocks(found: Findings, detail: Detail) -> tuple[Block, ...]:
+    """Return the diffs of files of the overlay."""
+    return cut([_diff(it, detail) for it in found.diffs], detail.rows, "file")
 
 
 def _hazard(found: Findings, kind: Sequence[Hazard], shared: Collection[str], detail: Detail) -> Bullet:
@@ -166,7 +168,7 @@ def _named(hazard: Hazard, said: str) -> tuple[str, ...]:
 
 
 def _strong(text: str, mark: str) -> str:
-    return Strong(text) if mark in _GRAVE else text
+    return Strong(text) if mark in GRAVE else text
 
 
 def _remedies(remedies: Sequence[str], detail: Detail) -> tuple[Block, ...]:
@@ -184,7 +186,7 @@ def _pruned(name: str) -> Bullet:
     return Bullet(Strong(whole), DELETES) if name.startswith(CRD) else Bullet(name, Severity.WARNING)
 
 
-def _changes(found: Findings, detail: Detail) -> Iterator[Block]:
+def change_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
     """Yield the changes that need a look, those of several objects together, and the others after a click."""
     if not found.changes:
         yield MarkedLine(ALL_NEW if found.nothing_before else NOTHING)
@@ -224,7 +226,7 @@ def _change(row: Sequence[Change], taken: Taken, detail: Detail) -> Bullet:
     first, named = row[0], named_together(row)
     head = ", ".join(filter(None, (first.severity, first.belongs_to, taken.change(first))))
     words = (_strong(head, first.severity), ": ", Code(named), ": " if len(row) > 1 else " ", meaning(first))
-    mark = first.severity if first.severity in _GRAVE else ""
+    mark = first.severity if first.severity in GRAVE else ""
     if detail.every:
         return Bullet((*words, f" ({first.fingerprint})"), mark, (Bullet(f"{first.path}: {first.old} -> {first.new}"),))
     if len(row) == 1 or detail.hint:
@@ -239,34 +241,6 @@ def _diff(diff: FileDiff, detail: Detail) -> Titled:
     shown = Quoted("\n".join(lines[: detail.lines]), detail.rows * _ROOM)
     title = f"What changes in the rendering of {diff.path}" if diff.rendered else Code(diff.path)
     return Titled(title, (shown, *more(len(lines) - detail.lines, "line", detail.hint)), folded=diff.rendered)
-
-
-def rights_blocks(folders: Sequence[FolderRights], *, every: bool) -> Iterator[Block]:
-    """Yield what Flux may do, by folder and namespace: the gravest rights, or all."""
-    for each in folders:
-        folder = f"./{each.folder.removeprefix('.')}"
-        what = f"by the components alone; {folder} was not built: {each.unbuilt}" if each.unbuilt else ""
-        left = each.more
-        blocks: list[Block] = []
-        for namespace, rights in each.by_namespace.items():
-            shown = [it for it in rights if every or it.severity is Severity.DANGER]
-            left += len(rights) - len(shown)
-            where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
-            blocks += [Titled(where, tuple(_right(it, every=every) for it in shown))] if shown else ()
-        blocks += [Bullet(f"and {left} less grave bindings{'' if every else _HINT}")] if left else ()
-        title = f"What Flux may do in clusters {what or f'that apply {folder}'}"
-        yield Titled(title, tuple(blocks)) if blocks else MarkedLine(title)
-
-
-def _right(right: Right, *, every: bool) -> Bullet:
-    sorts = {"escalation": "; ".join(right.escalation), "secrets": ", ".join(right.secrets)}
-    grave = "" if right.everything else "".join(f" [{name}: {said}]" for name, said in sorts.items() if said)
-    by_kind: dict[str, list[str]] = {}
-    for kind, _, name in (each.partition(" ") for each in right.subjects or ("no subject",)):
-        by_kind.setdefault(kind, []).append(name)
-    who = all_of([f"{kind}{'s' if len(names) > 1 else ''} {all_of(names)}" for kind, names in by_kind.items()])
-    text = f"{right.severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})"
-    return Bullet(text, right.severity if right.severity in _GRAVE else "", may_be_cut=not every)
 
 
 def acknowledgements(found: Findings, detail: Detail) -> tuple[Block, ...]:
@@ -305,7 +279,7 @@ def obstacles(found: Findings, told: Collection[str] = ()) -> Iterator[MarkedLin
     for gate in found.ranked_gates():
         is_told = gate.reason in told or (found.lists(gate) and not gate.allowed)
         if (gate.allowed or gate.decision is not Decision.AUTO) and not is_told:
-            mark = gate.decision if gate.decision in _GRAVE else ""
+            mark = gate.decision if gate.decision in GRAVE else ""
             yield MarkedLine(f"{gate.decision}, {gate.gate}: {gate.reason}", mark)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ACKNOWLEDGED = "acknowledged"  # the gate of what a person has acknowledged
 CRD = "CustomResourceDefinition "
+GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
 # Hundreds in a minor release, and nothing that a cluster does differently: what is no more than told is counted.
 COUNTED = {
     ChangeClass.CRD_TEXT: "CRD text",

@@ -16,8 +16,7 @@ import unicodedata
 from html import escape
 from typing import TYPE_CHECKING
 
-from ci_automation.report.blocks import Bullet, Code, Command, Quoted, Strong, Titled
-from ci_automation.report.text import Table, plain_text
+from ci_automation.report.blocks import Bullet, Code, Command, Quoted, Strong, Table, Titled, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -69,7 +68,7 @@ def _block(block: Block, head: str) -> str:
             # The words to click on are in HTML, where backticks keep nothing apart.
             return folded(escape(one_line(block.title), quote=False), to_markdown(block.blocks))
         case Titled():
-            return f"{head.format(words_markdown(block.head))}\n\n{to_markdown(block.blocks)}"
+            return f"{head.format(words_markdown(block.title))}\n\n{to_markdown(block.blocks)}"
         case Table():
             return markdown_table(block.head, [[*map(words_markdown, row)] for row in block.rows])
         case Quoted():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ci_automation.report.blocks import plain_text
 from ci_automation.report.markdown import quote
-from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

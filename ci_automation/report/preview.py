@@ -11,12 +11,12 @@ from msgspec import Struct
 from ci_automation.impact.change import Severity
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.blocks import Bullet, Code, Command, Detail, Quoted, Titled, cut
-from ci_automation.report.changes import BREAKS, CHANGES, FILES, PRUNES, sections, step_title
+from ci_automation.report.blocks import Bullet, Code, Command, Detail, Quoted, Table, Titled, cut
+from ci_automation.report.changes import change_blocks, file_blocks, hazard_blocks, pruned_blocks
 from ci_automation.report.findings import ACKNOWLEDGED, Findings
 from ci_automation.report.markdown import code, inline, markdown_table, one_line, to_markdown
 from ci_automation.report.summary import fitting
-from ci_automation.report.text import Table
+from ci_automation.report.text import step_title
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -253,11 +253,8 @@ def _gravity(found: Findings) -> tuple[bool, ...]:
 def _breaks(item: _Item, rows: int) -> Iterator[Block]:
     found = item.found
     yield from map(Bullet, item.remarks)
-    for section in sections(found, Detail.page(rows)):
-        if section.title == BREAKS:
-            yield from section.blocks
-        elif section.title == PRUNES:
-            yield section
+    yield from hazard_blocks(found, Detail.page(rows))
+    yield from pruned_blocks(found, Detail.page(rows))
     # Gates on single hazards and changes are told with those.
     stops = [it for it in found.ranked_gates() if it.decision is not Decision.AUTO and not found.lists(it)]
     if stops:
@@ -266,16 +263,12 @@ def _breaks(item: _Item, rows: int) -> Iterator[Block]:
 
 def _changes(item: _Item, rows: int) -> Iterator[Block]:
     yield item.facts
-    yield from _of(item, CHANGES, rows)
+    yield from change_blocks(item.found, Detail.page(rows))
 
 
 def _diffs(item: _Item, rows: int) -> Iterator[Block]:
-    yield from _of(item, FILES, rows)
+    yield from file_blocks(item.found, Detail.page(rows))
     yield from (Titled(title, (Quoted(text, _MAX_DIFF),), folded=True) for title, text in item.edits)
-
-
-def _of(item: _Item, title: str, rows: int) -> Iterator[Block]:
-    yield from (block for it in sections(item.found, Detail.page(rows)) if it.title == title for block in it.blocks)
 
 
 def _origins(review: FileReview) -> Table:

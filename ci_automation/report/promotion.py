@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.policy.decision import Decision
+from ci_automation.report.blocks import MarkedLine, Table
 from ci_automation.report.changes import brief_parts, text_parts
 from ci_automation.report.notes import notes_hint, notes_text
-from ci_automation.report.text import HEADLINES, MarkedLine, Table, because, plain_text
+from ci_automation.report.text import HEADLINES, WORDS, because
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,16 +18,11 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
+    from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
     from ci_automation.report.notes import ReleaseNotes
-    from ci_automation.report.text import Part
 
-_WORDS = {
-    Decision.AUTO: "nothing to do",
-    Decision.APPROVAL: "needs approval",
-    Decision.WAIT: "waiting",
-    Decision.REFUSED: "refused",
-}
+_WORDS = {**WORDS, Decision.AUTO: "nothing to do"}
 
 
 class PromotionShown(Struct, frozen=True):
@@ -79,7 +75,7 @@ def promotion_headline(shown: PromotionShown, *, alone: bool = False) -> MarkedL
         asks = shown.decision is not Decision.WAIT
         decided = f"{HEADLINES[shown.decision]}{because(shown.findings) if asks else ''}"
         words = f"{shown.version} from {shown.source} {decided}"
-    return MarkedLine(plain_text(f"{channel}: {words}").replace("\n", " "), shown.word)
+    return MarkedLine(f"{channel}: {words}", shown.word)
 
 
 def promotions_table(shown: Sequence[PromotionShown], *, every: bool = False) -> Table:
@@ -94,7 +90,7 @@ def promotions_table(shown: Sequence[PromotionShown], *, every: bool = False) ->
         for each in shown
     )
     head = ("", "channel", "promoted from", "had", "gets", "digest")
-    return Table.plain(head, rows)
+    return Table(head, tuple(rows))
 
 
 def promotion_parts(
@@ -107,9 +103,9 @@ def promotion_parts(
     if not shown.findings.gates:
         return
     yield MarkedLine("")
-    yield from () if alone else (MarkedLine(plain_text(f"{shown.name}: {shown.word}"), shown.word),)
+    yield from () if alone else (MarkedLine(f"{shown.name}: {shown.word}", shown.word),)
     for reason in shown.reasons if shown.done or not alone else ():
-        yield MarkedLine(plain_text(f"  {reason}").replace("\n", " "))
+        yield MarkedLine(f"  {reason}")
     if shown.digest:
         found = shown.findings
         yield from text_parts(found, every=True) if every else brief_parts(found, width, shown.reasons)

@@ -15,11 +15,12 @@ from ci_automation.flux.artifact import called
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.hazard import Certainty
 from ci_automation.report.blocks import Detail
-from ci_automation.report.changes import hazards_in_brief, sections, unknown_flags, verdicts
+from ci_automation.report.changes import hazards_in_brief, sections, verdicts
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, to_markdown
 from ci_automation.report.notes import notes_markdown, telling_markdown
 from ci_automation.report.request_marks import MAX_MARK, Mark, place_digest, put_marks
+from ci_automation.report.text import rendering_proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,12 +35,6 @@ _ROWS = (40, 10, 3)  # of each table and list; fewer where they are so long that
 _FEWER = (1, 0)  # on the page of a group
 _MAX_REASON, _BRIEF = 300, 100
 _TOO_LONG = "The changes are too many to show them here: the plan of the run has all of them."
-_PROOFS = {
-    Proof.KNOWN: "this version of the program was tested with exactly this release",
-    Proof.CALIBRATED: "it equals Flux's own signed rendering, byte for byte",
-    Proof.DELEGATED: "the release's own flux CLI rendered it",
-    Proof.NONE: "**none**; a person allowed it explicitly",
-}
 
 
 class Page(Struct, frozen=True):
@@ -231,7 +226,8 @@ def _changes(step: PlannedStep, rows: int) -> Iterator[str]:
     if source := _source(step):
         yield f"The target is the digest that {source} has now; nothing is rendered, and no artifact is signed again."
     else:
-        yield f"Proof of the rendering: {_PROOFS[step.proof]}{unknown_flags(step)}."
+        proof = f"**{rendering_proof(step)}**" if step.proof is Proof.NONE else rendering_proof(step)
+        yield f"Proof of the rendering: {proof}."
     yield to_markdown(verdicts(found, detail))
 
 

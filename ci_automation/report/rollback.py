@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.policy.decision import Decision, decide
+from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.changes import text_parts
-from ci_automation.report.text import MarkedLine, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
+    from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
-    from ci_automation.report.text import Part
 
 
 class Rollback(Struct, frozen=True):
@@ -104,7 +104,7 @@ def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: 
     yield MarkedLine(f"  from {rollback.base}")
     yield MarkedLine(f"  to   {rollback.target}")
     if rollback.problem:
-        yield MarkedLine(plain_text(f"Its present digest is not trusted: {rollback.problem}"), "warning")
+        yield MarkedLine(f"Its present digest is not trusted: {rollback.problem}", "warning")
     if rollback.signs:
         yield MarkedLine("The target has lost its signature; the rollback signs it again first.")
     if rollback.version_tags:
@@ -121,7 +121,7 @@ def _without_approvals(found: Findings) -> Findings:
 
 def _tags_line(rollback: Rollback) -> MarkedLine:
     """Return where the version tags lead afterwards, which clusters with `ref.semver` follow."""
-    tags = plain_text(", ".join(rollback.version_tags))
+    tags = ", ".join(rollback.version_tags)
     if rollback.moves_tags:
         return MarkedLine(f"These version tags lead to it too: {tags}.")
     stays = f"These tags stay at {rollback.base_version}, and clusters with ref.semver keep it: {tags}."
@@ -138,10 +138,10 @@ def _hold_lines(rollback: Rollback, lifting: Sequence[str] | None) -> Iterator[M
         because = f" ({hold.reason})" if hold.reason else ""
         verb = "is" if rollback.is_there else "will be"
         what = f"{hold.version} {verb} on hold {hold.end}{because}"
-        yield MarkedLine(plain_text(f"{what}: no scheduled run and no old approval publishes it."))
+        yield MarkedLine(f"{what}: no scheduled run and no old approval publishes it.")
         if lifting is None:
             yield MarkedLine("To lift the hold, start this workflow with the command lift-hold.")
             return
         lift = ("flux-manifests", "rollback", str(rollback.channel), "--lift", *lifting)
         yield MarkedLine("To lift the hold:")
-        yield MarkedLine(plain_text(shlex.join(lift)), to_copy=True)
+        yield MarkedLine(shlex.join(lift), to_copy=True)

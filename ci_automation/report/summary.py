@@ -6,22 +6,20 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flux.artifact import called
 from ci_automation.policy.decision import Decision
-from ci_automation.report.blocks import Detail, Strong
-from ci_automation.report.changes import acknowledgements, sections, step_title, verdicts
+from ci_automation.report.blocks import Detail, MarkedLine, Strong
+from ci_automation.report.changes import acknowledgements, sections, verdicts
 from ci_automation.report.findings import Findings
-from ci_automation.report.markdown import code, inline, link, markdown_table, to_markdown
-from ci_automation.report.text import MAX_REASON, MarkedLine, main_reasons, passed_over_rows, what_comes
+from ci_automation.report.markdown import code, inline, link, to_markdown
+from ci_automation.report.text import WORDS, main_reasons, step_title, steps_table, what_comes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ci_automation.policy.plan import PlannedStep
     from ci_automation.report.account import Account, Trouble
 
 _MOST_ROWS = 60  # of one step's changes, and of each other list
 _LONGEST = 600  # characters of one error
-_WAITING = {Decision.WAIT: "waiting", Decision.REFUSED: "refused"}
-_NOT_DONE = "not done yet"
+_LEFT = {**WORDS, Decision.AUTO: "not done yet"}
 _MOST_NAMES = 3
 _CUT = "_A summary has a limit, so the rest is missing here. The outputs and the log have everything._"
 
@@ -63,7 +61,7 @@ def verdict(account: Account) -> str:
     elif pending is None and account.refused:
         did.append("policy refuses everything newer")
     elif pending is not None:
-        did.append(f"{what_comes(pending)} is {_WAITING.get(pending.decision, _NOT_DONE)}")
+        did.append(f"{what_comes(pending)} is {_LEFT[pending.decision]}")
     at = f" is at {called(account.after.version)}" if account.after else ""
     return f"{name}{at}: {'; '.join(did) or 'nothing to do'}"
 
@@ -94,31 +92,19 @@ def _trouble(trouble: Trouble) -> Iterator[str]:
 
 def _steps(account: Account) -> Iterator[str]:
     """Yield the table of where the channel is, what was published, what waits, and what was passed over."""
-    if account.before is None:
-        return
-    moved = account.promoted if account.promoted != account.before else None
-    word = "before" if account.published or moved else "now"
-    rows = [(word, str(account.before.version), code(str(account.before.digest)), "")]
-    if moved:
-        rows.append(("now", str(moved.version), code(str(moved.digest)), ""))
-    for step in account.published:
-        word = "published, approved" if step.decision is Decision.APPROVAL else "published"
-        rows.append(_row(word, step))
+    asked = Decision.APPROVAL
+    rows = [("published, approved" if step.decision is asked else "published", step) for step in account.published]
     for step in account.waiting:
-        needs = "**needs approval**" if step is account.pending else "needs approval"
-        word = needs if step.decision is Decision.APPROVAL else _WAITING.get(step.decision, _NOT_DONE)
-        rows.append(_row(word, step))
-    for decision, versions, reasons in passed_over_rows(account.plan) if account.plan else ():
-        rows.append((_WAITING.get(decision, "not taken"), versions, "", _reasons(reasons, _LONGEST)))
-    yield markdown_table(("", "version", "digest", "why"), rows)
-
-
-def _row(word: str, step: PlannedStep) -> tuple[str, str, str, str]:
-    return word, str(step.new_version), code(str(step.target)), _reasons(main_reasons(step), MAX_REASON)
-
-
-def _reasons(reasons: Iterable[str], limit: int) -> str:
-    return "; ".join(inline(reason, limit) for reason in reasons)
+        word = _LEFT[step.decision]
+        rows.append((Strong(word) if step.decision is asked and step is account.pending else word, step))
+    if account.before:
+        moved = account.promoted if account.promoted != account.before else None
+        word = "before" if account.published or moved else "now"
+        places = [(word, account.before), *([("now", moved)] if moved else [])]
+        told = ((word, step, "; ".join(main_reasons(step))) for word, step in rows)
+        yield to_markdown(
+            (steps_table(((it, at.version, at.digest) for it, at in places), told, account.plan, every=True),)
+        )
 
 
 def _to_approve(account: Account) -> Iterator[str]:

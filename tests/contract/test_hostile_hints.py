@@ -30,9 +30,10 @@ from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.patterns import is_anchored
 from ci_automation.report.adoption import Adoption, adoption_text
+from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.findings import Findings, acknowledging
 from ci_automation.report.rollback import Rollback, rollback_parts
-from ci_automation.report.text import MarkedLine, approval_commands
+from ci_automation.report.text import approval_commands
 from ci_automation.signing.keys.public import KeyUnreadable
 from ci_automation.signing.signer import LateSigner
 from ci_automation.signing.trust import Finding, Identity, IdentityMatch, TrustedIdentities

@@ -34,7 +34,7 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.policy.plan import Plan
-from ci_automation.report.changes import step_title
+from ci_automation.report.text import step_title
 from ci_automation.signing.trust import Identity
 from ci_automation.signing.upstream import ISSUER, upstream_identity
 from tests.fakes import upstream

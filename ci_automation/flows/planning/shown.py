@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.git import git_blob_id
 from ci_automation.flows.workspace import ConcealedOverlay, require_shown
-from ci_automation.report.text import plain_text
+from ci_automation.report.blocks import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ import pytest
 
 from ci_automation.cli import coloured, run
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
-from ci_automation.report.text import MarkedLine, Table
+from ci_automation.report.blocks import MarkedLine, Table
 
 PARTS = (
     MarkedLine("CustomResourceDefinition x", "deletes"),

@@ -13,7 +13,6 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.report.findings import Findings
 from ci_automation.report.notes import ReleaseNotes
 from ci_automation.report.promotion import PromotionShown, promotion_headline, promotion_parts, promotions_table
-from ci_automation.report.text import MarkedLine
 
 OLD, NEW = Version.parse("v2.98.8"), Version.parse("v2.99.4")
 BASE, TARGET = Digest.of(b"base"), Digest.of(b"target")
@@ -45,7 +44,7 @@ NOTHING = replace(
 
 
 def text(shown: PromotionShown) -> str:
-    return "\n".join(it.text if isinstance(it, MarkedLine) else it.to_text() for it in promotion_parts(shown))
+    return "\n".join(it.to_text() for it in promotion_parts(shown))
 
 
 @pytest.mark.parametrize(
@@ -79,8 +78,8 @@ def test_one_word_says_what_became_of_it(shown: PromotionShown, word: str) -> No
     ],
 )
 def test_a_headline_says_what_became_of_a_promotion(shown: PromotionShown, said: str) -> None:
-    assert promotion_headline(shown).text == f"production ({SHOWN.target}): {said}"
-    assert promotion_headline(shown, alone=True).text == f"{SHOWN.target}: {said}"
+    assert promotion_headline(shown).to_text() == f"production ({SHOWN.target}): {said}"
+    assert promotion_headline(shown, alone=True).to_text() == f"{SHOWN.target}: {said}"
     assert promotion_headline(shown).mark == shown.word
 
 

@@ -105,7 +105,7 @@ Merging this pull request approves **Flux v2.9.4** for `oci://ghcr.io/acme/flux-
 
 </details>
 
-Proof of the rendering: this version of the program was tested with exactly this release.
+Proof of the rendering: tested with this release.
 
 <details>
 <summary>Verdict of each gate</summary>
@@ -171,7 +171,7 @@ def test_a_change_of_content_alone_is_a_short_page() -> None:
     page = replace(PAGE, step=step)
     assert page.title == "Flux v2.8.8 for production (changed content)"
     assert "No object and no file changes." in page.body
-    assert "Proof of the rendering: **none**" in page.body
+    assert "Proof of the rendering: **not proven; a person allowed it**." in page.body
     for absent in ("can break", "delete", "prune", "API version", "notes", "details"):
         assert absent not in page.body
 

@@ -18,12 +18,12 @@ from ci_automation.policy.decision import Decision, decide
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import Policy
+from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback, rollback_parts
-from ci_automation.report.text import MarkedLine
 
 if TYPE_CHECKING:
-    from ci_automation.report.text import Part
+    from ci_automation.report.blocks import Part
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 NEW, OLD = Version.parse("v2.9.4"), Version.parse("v2.8.8")
@@ -54,7 +54,7 @@ ENDS = [
 
 def text(shown: Rollback, *, every: bool = False) -> str:
     def line(part: Part) -> str:
-        return part.text if isinstance(part, MarkedLine) else part.to_text()
+        return part.to_text()
 
     return "\n".join(line(part) for part in rollback_parts(shown, ("--key", "our own.key"), every=every))
 

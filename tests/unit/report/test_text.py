@@ -15,7 +15,8 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
-from ci_automation.report.text import MarkedLine, Table, approval_commands, headline, plain_text, plan_table, shortened
+from ci_automation.report.blocks import MarkedLine, Table, plain_line, plain_text, shortened
+from ci_automation.report.text import approval_commands, headline, plan_table
 
 OLD, NEW = Version.parse("v2.8.5"), Version.parse("v2.8.8")
 BASE, TARGET, LAST = (Digest.of(text) for text in (b"base", b"target", b"last"))
@@ -82,7 +83,7 @@ class TestLines:
 
     @given(st.text(), st.integers(1, 100))
     def test_no_word_is_lost(self, text: str, width: int) -> None:
-        assert "".join(" ".join(MarkedLine(text).lines(width)).split()) == "".join(text.split())
+        assert "".join(" ".join(MarkedLine(text).lines(width)).split()) == "".join(plain_line(text).split())
 
 
 class TestHeadline:

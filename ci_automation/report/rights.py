@@ -1,0 +1,44 @@
+"""What Flux may do in clusters, by folder and namespace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.impact.change import Severity
+from ci_automation.impact.hazard import all_of
+from ci_automation.report.blocks import HINT, Bullet, MarkedLine, Titled
+from ci_automation.report.findings import GRAVE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ci_automation.impact.rights import FolderRights, Right
+    from ci_automation.report.blocks import Block
+
+
+def rights_blocks(folders: Sequence[FolderRights], *, every: bool) -> Iterator[Block]:
+    """Yield what Flux may do, by folder and namespace: the gravest rights, or all."""
+    for each in folders:
+        folder = f"./{each.folder.removeprefix('.')}"
+        what = f"by the components alone; {folder} was not built: {each.unbuilt}" if each.unbuilt else ""
+        left = each.more
+        blocks: list[Block] = []
+        for namespace, rights in each.by_namespace.items():
+            shown = [it for it in rights if every or it.severity is Severity.DANGER]
+            left += len(rights) - len(shown)
+            where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
+            blocks += [Titled(where, tuple(_right(it, every=every) for it in shown))] if shown else ()
+        blocks += [Bullet(f"and {left} less grave bindings{'' if every else HINT}")] if left else ()
+        title = f"What Flux may do in clusters {what or f'that apply {folder}'}"
+        yield Titled(title, tuple(blocks)) if blocks else MarkedLine(title)
+
+
+def _right(right: Right, *, every: bool) -> Bullet:
+    sorts = {"escalation": "; ".join(right.escalation), "secrets": ", ".join(right.secrets)}
+    grave = "" if right.everything else "".join(f" [{name}: {said}]" for name, said in sorts.items() if said)
+    by_kind: dict[str, list[str]] = {}
+    for kind, _, name in (each.partition(" ") for each in right.subjects or ("no subject",)):
+        by_kind.setdefault(kind, []).append(name)
+    who = all_of([f"{kind}{'s' if len(names) > 1 else ''} {all_of(names)}" for kind, names in by_kind.items()])
+    text = f"{right.severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})"
+    return Bullet(text, right.severity if right.severity in GRAVE else "", may_be_cut=not every)
