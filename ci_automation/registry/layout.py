@@ -20,8 +20,17 @@ from ci_automation.artifact.index import parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest, parse_document
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.errors import UsageError
-from ci_automation.registry.layout_files import UNFINISHED, LayoutUnusable, opened, write_whole
-from ci_automation.registry.layout_index import TAG_ANNOTATION, digest_of, tag_of, untagged, with_entry
+from ci_automation.registry.layout_files import (
+    TAG_ANNOTATION,
+    UNFINISHED,
+    LayoutUnusable,
+    digest_of,
+    opened,
+    tag_of,
+    untagged,
+    with_entry,
+    write_whole,
+)
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     MAX_MANIFEST_BYTES,

@@ -16,8 +16,7 @@ from ci_automation.artifact.manifest import FLUX_LAYER, OCI_INDEX, OCI_MANIFEST,
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import layout, open_registry
 from ci_automation.registry.layout import IDENTITY, LOCK, LayoutRegistry, NotALayout
-from ci_automation.registry.layout_files import LayoutUnusable
-from ci_automation.registry.layout_index import with_entry
+from ci_automation.registry.layout_files import LayoutUnusable, with_entry
 from ci_automation.registry.port import MAX_BLOB_BYTES, MAX_MANIFEST_BYTES, ContentMismatch, NotFound, UnexpectedAnswer
 from tests.contract.registry_contract import NOBODY, NOTE, artifact, attach, note, publish
 
