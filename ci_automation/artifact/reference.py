@@ -35,6 +35,8 @@ class InvalidReference(UsageError):
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(f"{text!r} is not the address of an artifact: {reason}")
+        if _OCI.fullmatch(address := f"oci://{text}"):
+            self.hint = f"Did you mean {address}?"
 
 
 class OciRepository(Struct, frozen=True):

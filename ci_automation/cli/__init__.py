@@ -236,13 +236,17 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
 
 
 def _shown(error: click.UsageError) -> click.UsageError:
-    """Return the error without suggestions of options that the help does not show."""
+    """Return the error without suggestions of options that the help does not show, and with who has the option."""
     if not isinstance(error, click.NoSuchOption):
         return error
     options = error.ctx.command.params if error.ctx else []
     hidden = {name for it in options if isinstance(it, click.Option) and it.hidden for name in it.opts}
     possible = [name for name in error.possibilities or () if name not in hidden]
-    return click.NoSuchOption(error.option_name, possibilities=possible, ctx=error.ctx)
+    from ci_automation.cli.completion import commands_with
+
+    others = () if possible else commands_with(error.option_name)
+    message = f"No such option {error.option_name!r}. Commands that have it: {', '.join(others)}." if others else None
+    return click.NoSuchOption(error.option_name, message, possibilities=possible, ctx=error.ctx)
 
 
 def _report(failure: Failure, *, as_json: bool) -> None:

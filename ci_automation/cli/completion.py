@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
-from ci_automation.cli import COMPLETE
+from ci_automation.cli import COMMANDS, COMPLETE, cli
 
 if TYPE_CHECKING:
     from ci_automation.cli import Commands
@@ -39,6 +39,18 @@ MEANT = {
     }.items()
     for word in words.split()
 }
+
+
+def commands_with(option: str) -> tuple[str, ...]:
+    """Return the commands that have an option of this name; it imports them all."""
+    context = click.Context(cli)
+    found = ((name, cli.get_command(context, name)) for name in COMMANDS)
+    return tuple(
+        name
+        for name, command in found
+        for it in (command.params if command else ())
+        if option in it.opts and not getattr(it, "hidden", False)
+    )
 
 
 class _OrFiles(ShellComplete):

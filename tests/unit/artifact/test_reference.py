@@ -94,6 +94,19 @@ class TestParse:
         assert str(Reference.parse(f"oci://{text}:production")) == f"oci://{text}:production"
 
     @pytest.mark.parametrize(
+        ("text", "hint"),
+        [
+            ("ghcr.io/acme/flux:production", "Did you mean oci://ghcr.io/acme/flux:production?"),
+            ("production", InvalidReference.hint),
+            ("user:secret@ghcr.io/acme", InvalidReference.hint),
+        ],
+    )
+    def test_an_address_without_its_scheme_is_told_with_it(self, text: str, hint: str) -> None:
+        with pytest.raises(InvalidReference) as error:
+            Reference.parse(text)
+        assert error.value.hint == hint
+
+    @pytest.mark.parametrize(
         ("text", "reason"),
         [
             pytest.param("", "does not begin with oci:// or layout:", id="nothing"),

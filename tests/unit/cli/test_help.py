@@ -40,6 +40,8 @@ NEAREST = [
     (["log"], "Did you mean 'history'?"),
     (["config", "validat"], "Did you mean 'validate'?"),
     (["update", "--sining", "key"], "--signing"),
+    (["update", "production", "--approve", "x"], "'--approve'. Commands that have it: apply, promote."),
+    (["update", "--nothing-like-that"], "No such option '--nothing-like-that'."),
     (["render", "--component", "x"], "--components"),
     (["init", "x", "--flux-versoin", "v2.9.4"], "--flux-version"),
     (["check", "--output", "jsn"], "'text', 'json'"),
