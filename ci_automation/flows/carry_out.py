@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, PolicyRefused, UsageError, VerificationFailed
-from ci_automation.flows.observe import Observed, Placed, Trust, look_at
+from ci_automation.flows.observe import Placed, Trust, observe_past
 from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.planning.contents import present_version, read_contents
 from ci_automation.flows.planning.plan import plan_on
@@ -21,13 +21,11 @@ from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.policy.decision import Decision
 from ci_automation.registry.port import NotFound
-from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.plan import Planned
     from ci_automation.flows.planning.step import Rendered
@@ -143,7 +141,7 @@ def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
     if (last := ledger.newest()) is None:
         return
     try:
-        planned = plan_on(_verified(placed.channel, last.digest, ports), ports, replace(intent, adopt=False))
+        planned = plan_on(observe_past(placed.channel, last.digest, ports), ports, replace(intent, adopt=False))
     except _CANNOT_BE_REPEATED as error:
         ports.say(f"who published {placed.digest} cannot be proven: {error}")
         return
@@ -165,7 +163,7 @@ def _repeat(placed: Placed, owed: Owed, ports: Ports, intent: Intent) -> None:
     if ports.signer is None or placed.trust is not Trust.VERIFIED:
         return
     try:
-        base = read_base(_verified(placed.channel, owed.base, ports), ports, intent)
+        base = read_base(observe_past(placed.channel, owed.base, ports), ports, intent)
         again = owed.render(replace(base, holds=ledger.holds(owed.base)))
     except _CANNOT_BE_REPEATED as error:
         ports.say(f"who published {placed.digest} cannot be proven: {error}")
@@ -174,15 +172,3 @@ def _repeat(placed: Placed, owed: Owed, ports: Ports, intent: Intent) -> None:
     ports = ports.later_than(earlier[-1].at if earlier else None)
     content = earlier[-1].content if earlier and not _brings_content(again[0]) else None
     publish(replace(Publication.of(placed.channel, *again, recovered=True), content=content), ports, intent)
-
-
-def _verified(channel: Reference, digest: Digest, ports: Ports) -> Observed:
-    """Return a past digest of a channel as if the channel still had it.
-
-    Raises:
-        NotFound, VerificationFailed: it is gone, or no trusted signer signed it.
-    """
-    earlier = look_at(channel.at_digest(digest), ports)
-    if ports.trusted is not None:
-        verify(ports.registry, channel, digest, ports.trusted)
-    return replace(earlier, channel=channel, trust=Trust.VERIFIED)

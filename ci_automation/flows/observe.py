@@ -182,3 +182,14 @@ def observe_or_adopt(
         observed = look_at(channel, ports)
         confirm(observed, str(error), ports, intent)
         return replace(observed, trust=Trust.ADOPTED)
+
+
+def observe_past(channel: Reference, digest: Digest, ports: Ports) -> Observed:
+    """Return a past digest of a channel as if the channel still had it.
+
+    Raises:
+        NotFound, VerificationFailed: it is gone, or no trusted signer signed it.
+    """
+    earlier = look_at(channel.at_digest(digest), ports)
+    verify(ports.registry, channel, digest, ports.require_trusted())
+    return replace(earlier, channel=channel, trust=Trust.VERIFIED)

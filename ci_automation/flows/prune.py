@@ -16,7 +16,6 @@ from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
-from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
 from ci_automation.signing.verify import verify
 
@@ -133,7 +132,7 @@ def _moves(repository: Reference, digest: Digest, ports: Ports, trusted: Trusted
         verify(ports.registry, repository, digest, trusted)
     except VerificationFailed:
         return None
-    return Ledger(ports.registry, repository, trusted).all_records(digest)
+    return ports.ledger(repository).all_records(digest)
 
 
 def _last_moments(moves: Mapping[Digest, tuple[Record, ...] | None]) -> dict[Digest, datetime]:
@@ -168,7 +167,7 @@ def _was_ours(repository: Reference, digest: Digest, ports: Ports, trusted: Trus
     try:
         verify(ports.registry, repository, digest, trusted)
     except VerificationFailed:
-        if Ledger(ports.registry, repository, trusted).all_records(digest):
+        if ports.ledger(repository).all_records(digest):
             return True
         signature = ports.registry.resolve(_attached(repository, digest, ".sig"))
         listed = ports.registry.referrers(repository, digest)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.content import changed_rules
 from ci_automation.errors import Error, RegistryError, VerificationFailed
-from ci_automation.flows.observe import Trust, accept_both, look_at, observe
+from ci_automation.flows.observe import accept_both, observe, observe_past
 from ci_automation.flows.planning.contents import only_layer, present_version, read_contents
 from ci_automation.flows.planning.findings import findings, first_findings, lost
 from ci_automation.flows.publication.placement import (
@@ -25,7 +25,6 @@ from ci_automation.policy.decision import Decision, Verdict, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.plan import PlannedStep
 from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_verdicts
-from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
 from ci_automation.report.notes import notes_between
@@ -158,7 +157,7 @@ def consider(promotion: Promotion) -> Considered:
         VerificationFailed: what is at either end is not signed by somebody who is trusted there, or clusters of the
             target would refuse it.
     """
-    believed = promotion.origin.require_trusted()
+    promotion.origin.require_trusted()
     promotion.ports.require_trusted()
     observed, before = _at_source(promotion), _present(promotion)
     record: Record | None = None
@@ -179,8 +178,8 @@ def consider(promotion: Promotion) -> Considered:
         placed = in_place(before, old.version, promotion.ports, promotion.intent)
         last, record = placed.last, placed.record
     require_signed_for_target(considered, promotion.origin.registry, promotion.source)
-    moves = Ledger(promotion.origin.registry, promotion.source, believed).records(observed.digest)
-    there = Ledger(promotion.ports.registry, promotion.target, promotion.ports.require_trusted())
+    moves = promotion.origin.ledger(promotion.source).records(observed.digest)
+    there = promotion.ports.ledger(promotion.target)
     gone, held = (None, there.holds(before.digest)) if before else had_last(promotion.target, promotion.ports)
     last = gone.at if gone else last
     considered = replace(considered, moves=moves, holds=held, last=last, record=record, gone=gone)
@@ -218,12 +217,8 @@ def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bo
 def _last_recorded(promotion: Promotion) -> tuple[Observed, Record] | tuple[None, None]:
     """Return what the target had last by its own records, and the newest of them; None if it has none."""
     ports, target = promotion.ports, promotion.target
-    last = Ledger(ports.registry, target, ports.require_trusted()).newest()
-    if last is None:
-        return None, None
-    verify(ports.registry, target, last.digest, ports.require_trusted())
-    before = look_at(target.at_digest(last.digest), ports)
-    return replace(before, channel=target, trust=Trust.VERIFIED), last
+    last = ports.ledger(target).newest()
+    return (observe_past(target, last.digest, ports), last) if last else (None, None)
 
 
 def _findings(considered: Considered, old: Contents | None, new: Contents) -> Findings:

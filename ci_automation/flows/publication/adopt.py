@@ -16,7 +16,6 @@ from ci_automation.flows.planning.contents import read_shown, read_tree
 from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flux.artifact import with_stated_flags
 from ci_automation.flux.recover import recover
-from ci_automation.records.ledger import Ledger
 from ci_automation.report.adoption import AdoptedFile, Adoption, difference
 from ci_automation.signing.verify import verify
 
@@ -120,7 +119,7 @@ def _last_signed(observed: Observed, ports: Ports) -> tuple[Manifest | None, Tre
     channel, trusted = observed.channel, ports.trusted
     if trusted is None:
         return None, Tree(())
-    last = Ledger(ports.registry, channel, trusted).newest()
+    last = ports.ledger(channel).newest()
     first = (channel.at_digest(last.digest),) if last else ()
     for reference in (*first, *immutable_references(channel, ports)):
         manifest = ports.registry.manifest(reference)
