@@ -67,14 +67,15 @@ def deaths() -> list[tuple[int, Fault]]:
 def die_everywhere(make: Callable[[], Forge], act: Callable[[Forge], object], state: Callable[[Forge], object]) -> int:
     """Return how many requests `act` takes, after it died at each and a re-run ended where no death would have led."""
     with make() as forge:
+        again = forge.saved()
         act(forge)
         wanted, requests = state(forge), len(forge.requests)
         act(forge)
         assert state(forge) == wanted, "a second run changed something"
-    for number, fault in deaths():
-        if number > requests:
-            break
-        with make() as forge:
+        for number, fault in deaths():
+            if number > requests:
+                break
+            again()
             forge.faults.append(dying(number, fault))
             with suppress(Error):
                 act(forge)

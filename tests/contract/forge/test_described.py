@@ -188,3 +188,17 @@ def test_graphql_shows_the_same_state(forge: Forge, opened: Repository, token: s
     assert pull["comments"]["nodes"] == [{"body": "hm", "author": {"login": "github-actions"}}]
     assert pull["commits"]["nodes"][0]["commit"]["author"] == {"user": {"login": "alice"}}
     assert found["data"]["repository"]["object"]["entries"][0]["name"] == "b"
+
+
+def test_a_saved_state_comes_back_again_and_again_and_what_was_wrong_stays(forge: Forge, opened: Repository) -> None:
+    again, host = forge.saved(), forge.host
+    for number in range(2):
+        fleet = forge.repositories[opened.full_name]
+        assert (forge.host, fleet.pull(1).state, len(fleet.pulls), len(forge.violations)) == (host, "OPEN", 1, number)
+        fleet.merge(1, "bob")
+        fleet.push("other", {"a": b""}, "alice")
+        fleet.open_pull("other", ACTIONS)
+        forge.violations.append("the double is wrong")
+        again()
+    assert "other" not in forge.repositories[opened.full_name].branches
+    forge.violations.clear()

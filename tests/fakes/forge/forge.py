@@ -94,7 +94,8 @@ class Forge:
 
     def saved(self) -> Callable[[], None]:
         """Return what brings the present state back, in new repositories and accounts; it may be called often."""
-        stay = (self, self.lock, self.exchanges, self.objects, self._server, self._downloads, *self.requests)
+        own = (self, self.lock, self.exchanges, self._server, self._downloads)
+        stay = (*own, self.objects, self.violations, *self.requests)
 
         def copy(state: dict[str, object]) -> dict[str, object]:
             return deepcopy(state, {id(each): each for each in stay})
