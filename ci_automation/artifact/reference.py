@@ -188,5 +188,7 @@ def _reason(text: str) -> str:
     if "/" not in rest:
         return "it names no repository"
     if rest != rest.lower():
-        return "a repository has lower-case letters only"
+        host, _, path = rest.rpartition("/")
+        name = re.match(r"[^:@]*", path)[0]  # type: ignore[index]  # it matches anything
+        return f"a repository has lower-case letters only: oci://{host.lower()}/{name.lower()}{path[len(name) :]}"
     return "host, repository, tag and digest follow the grammar of the distribution project"

@@ -221,7 +221,7 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
         case click.ClickException():
             return Failure("usage", error.format_message(), "See `flux-manifests --help`.", 2)
         case KeyboardInterrupt():
-            hint = "The channel is as it was, or has moved to a signed artifact. Run it again."
+            hint = "A channel that it moves is as it was, or at a signed artifact. Run it again."
             return Failure("interrupted", "interrupted", hint, INTERRUPTED)
         case OSError(
             errno=errno.ENOSPC | errno.EFBIG | errno.EDQUOT | errno.EIO

@@ -109,6 +109,18 @@ class ForeignConfiguration(UsageError):
         super().__init__(f"{DEFAULT_PATH} here belongs to another user")
 
 
+_MISNAMED = DEFAULT_PATH.with_suffix(".yml")
+
+
+class MisnamedConfiguration(UsageError):
+    """The configuration's name ends with .yml."""
+
+    hint = f"Rename it: {DEFAULT_PATH}. Or name it with --config."
+
+    def __init__(self) -> None:
+        super().__init__(f"{_MISNAMED} is not read")
+
+
 def configuration_root(given: Arguments) -> Path:
     """Return the folder, from here, that paths in the configuration are relative to.
 
@@ -156,9 +168,12 @@ def configuration(given: Arguments) -> Config | None:
 
     Raises:
         InvalidConfig: it cannot be used.
+        MisnamedConfiguration: there is one here, whose name ends with .yml.
     """
     path = configuration_path(given)
     if not given.config and not path.is_file():
+        if _MISNAMED.is_file():
+            raise MisnamedConfiguration
         return None
     from ci_automation.config.load import load_config
 

@@ -24,6 +24,7 @@ MEANT = {
         "check": "status outdated info",
         "plan": "preview dry-run",
         "update": "publish upgrade bump run sync",
+        "update --adopt": "adopt",
         "apply": "approve confirm",
         "push": "upload",
         "pull": "unpack download get",

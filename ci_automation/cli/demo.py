@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,7 +88,9 @@ def command(releases: str | None, folder: str | None) -> None:
         _show(source, _start(source))
     _step("What to do next:")
     where = shlex.quote(str(place))
-    click.echo("\n".join((f"cd {where}", *_NEXT)))
+    program = Path(sys.argv[0])
+    path = () if shutil.which("flux-manifests") else (f'export PATH="{program.absolute().parent}:$PATH"',)
+    click.echo("\n".join((*path, f"cd {where}", *_NEXT)))
     click.echo(f"The folder stays. To delete it: rm -r {where}")
 
 

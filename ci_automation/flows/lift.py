@@ -63,4 +63,4 @@ def lift(channel: Reference, reason: str, ports: Ports, intent: Intent, only: Di
 def ended_hold(hold: Hold, reason: str, at: datetime, now: datetime) -> Hold:
     """Return the later word that a hold is over since it began, whatever the clocks of other machines show."""
     at, until = max(at, hold.at + _LATER), min(now, hold.since)
-    return replace(hold, at=at, until=until, reason=reason or hold.reason, moved=hold.since)
+    return replace(hold, at=at, until=until, reason=reason, moved=hold.since)

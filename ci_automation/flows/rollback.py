@@ -218,7 +218,7 @@ def _repeated(
             hold = replace(hold, at=ports.later_than(hold.at).clock(), until=until, reason=reason, moved=hold.since)
             kept = (hold,)
     digest = observed.digest
-    return Rollback(observed.channel, digest, version, digest, version, hold, Findings()), kept
+    return Rollback(observed.channel, digest, version, digest, version, hold, Findings(), holds=bool(kept)), kept
 
 
 def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:

@@ -98,4 +98,4 @@ def near_misses(wanted: Version, known: Iterable[Version]) -> str:
     below, above = (lambda it: it < wanted), (lambda it: it > wanted)
     versions = sorted(set(known))
     near = [*list(filter(below, versions))[-1:], *list(filter(above, versions))[:1]]
-    return f"; it has {' and '.join(map(str, near))}" if near else ""
+    return f"; the nearest {'is' if len(near) == 1 else 'are'} {' and '.join(map(str, near))}" if near else ""

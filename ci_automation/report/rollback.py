@@ -28,7 +28,8 @@ class Rollback(Struct, frozen=True):
 
     `problem` says why what the channel has now is not to be trusted; nothing of it is taken along. `signs` says that
     the target has lost its signature, and is signed again. Where both digests are the same, the channel is there.
-    `version_tags` lead to the target afterwards, or, without `moves_tags`, stay at the base.
+    `version_tags` lead to the target afterwards, or, without `moves_tags`, stay at the base. `holds` says that the hold
+    is not on yet, or changes.
     """
 
     channel: Reference
@@ -42,6 +43,7 @@ class Rollback(Struct, frozen=True):
     signs: bool = False
     version_tags: tuple[str, ...] = ()
     moves_tags: bool = False
+    holds: bool = True
 
     @property
     def is_there(self) -> bool:
@@ -136,7 +138,7 @@ def _hold_lines(rollback: Rollback, lifting: Sequence[str] | None) -> Iterator[M
         )
     elif hold:
         because = f" ({hold.reason})" if hold.reason else ""
-        verb = "is" if rollback.is_there else "will be"
+        verb = "will be" if rollback.holds else "is"
         what = f"{hold.version} {verb} on hold {hold.end}{because}"
         yield MarkedLine(f"{what}: no scheduled run and no old approval publishes it.")
         if lifting is None:

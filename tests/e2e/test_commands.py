@@ -650,7 +650,7 @@ def test_a_version_that_is_not_there_names_those_beside_it(desk: Desk, command: 
     ran = desk.run(*MISSING[command])
     assert ran.code in {2, 21}
     assert "v2.98.6" in ran.err
-    assert re.search(r"; it has v2\.98\.5 and v2\.98\.\d+\n", ran.err)
+    assert re.search(r"; the nearest are v2\.98\.5 and v2\.98\.\d+\n", ran.err)
 
 
 def test_the_results_of_one_artifact_have_the_shape_of_many(desk: Desk) -> None:

@@ -117,7 +117,10 @@ class TestParse:
             pytest.param("oci://ghcr.io/", "follow the grammar", id="an empty repository"),
             pytest.param("oci:///acme/flux", "follow the grammar", id="no host"),
             pytest.param("oci://user:secret@ghcr.io/acme", "follow the grammar", id="a password"),
-            pytest.param("oci://ghcr.io/Acme/flux", "lower-case letters only", id="upper case"),
+            pytest.param(
+                "oci://ghcr.io/Acme/flux", "lower-case letters only: oci://ghcr.io/acme/flux$", id="upper case"
+            ),
+            pytest.param("oci://ghcr.io/Acme/Flux:V1", "oci://ghcr.io/acme/flux:V1", id="upper case, with a tag"),
             pytest.param("oci://ghcr.io/acme//flux", "follow the grammar", id="an empty part"),
             pytest.param("oci://ghcr.io/acme/../flux", "follow the grammar", id="a parent"),
             pytest.param("oci://ghcr.io/acme/flux/", "follow the grammar", id="a slash at the end"),

@@ -10,6 +10,7 @@ import pytest
 from ci_automation.cli.arguments import (
     Arguments,
     ForeignConfiguration,
+    MisnamedConfiguration,
     configuration,
     configuration_path,
     configuration_root,
@@ -72,6 +73,15 @@ def test_a_named_configuration_is_the_one_and_its_paths_begin_here(folder: Path)
     assert configuration_root(given) == Path()
     assert found
     assert str(found.artifacts[0].channel) == "layout:registry:production"
+
+
+def test_a_configuration_whose_name_ends_otherwise_is_told(folder: Path) -> None:
+    write(folder / "fleet/a/b")
+    file = folder / "fleet/a/b/.github/flux-manifests.yaml"
+    file.rename(file.with_suffix(".yml"))
+    with pytest.raises(MisnamedConfiguration, match=r"flux-manifests\.yml is not read"):
+        configuration(Arguments())
+    assert configuration(Arguments(config=".github/flux-manifests.yml"))
 
 
 @pytest.mark.parametrize("theirs", [".", ".github", ".github/flux-manifests.yaml"])

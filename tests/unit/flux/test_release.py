@@ -263,7 +263,7 @@ def test_a_release_that_cannot_be_used_is_no_neighbour() -> None:
         names = {"v2.9.2": None, "v2.9.3": "it has no files", "v2.9.5": None, "v2.10.0": None}
         return [Release(Version.parse(name), NOT_PUBLISHED, problem=problem) for name, problem in names.items()]
 
-    assert str(ReleaseNotFound(V, "GitHub", listed)).endswith("no release v2.9.4; it has v2.9.2 and v2.9.5")
+    assert str(ReleaseNotFound(V, "GitHub", listed)).endswith("no release v2.9.4; the nearest are v2.9.2 and v2.9.5")
     assert asked == [Version.parse("v2.8.0")]
 
 

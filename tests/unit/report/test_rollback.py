@@ -109,13 +109,19 @@ def test_it_names_the_version_tags_that_move_or_stay(*, moves: bool, sentence: s
 
 def test_where_the_channel_is_already_only_the_hold_is_told() -> None:
     there = replace(
-        SHOWN, base=TARGET, base_version=OLD, findings=Findings(), hold=Hold(NEW, BASE, AT, AT + timedelta(days=1))
+        SHOWN,
+        base=TARGET,
+        base_version=OLD,
+        findings=Findings(),
+        hold=Hold(NEW, BASE, AT, AT + timedelta(days=1)),
+        holds=False,
     )
     assert text(there).splitlines() == [
         f"{SHOWN.channel} is already at v2.8.8, {TARGET}.",
         "v2.9.4 is on hold until 2026-11-22 00:00 UTC: no scheduled run and no old approval publishes it.",
         *ENDS,
     ]
+    assert "v2.9.4 will be on hold until" in text(replace(there, holds=True))
     assert (there.is_there, there.decision, there.breaks) == (True, Decision.AUTO, ())
 
 
