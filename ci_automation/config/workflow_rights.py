@@ -1,4 +1,4 @@
-"""The rights that the jobs of workflows need for the action's commands, and the inputs of the reusable workflows."""
+"""The rights that the jobs of workflows need for the action's commands, and what the reusable workflows take."""
 
 from __future__ import annotations
 
@@ -52,6 +52,9 @@ INPUTS_OF_CALLED = {  # those that a caller has to give, and the others; GitHub 
     "fleet": ((), (*_INPUTS, "approval", "app-id", "environments")),
     "operate": (("operation", "artifact"), (*_INPUTS, "to", "reason", "gate", "environment", "environments")),
 }
+_SECRETS = ("COSIGN_KEY", "COSIGN_PASSWORD", "REGISTRY_PASSWORD", "DOCKER_CONFIG_JSON", "VAULT_TOKEN")
+_OF_APP = (*_SECRETS, "APP_PRIVATE_KEY")
+SECRETS_OF_CALLED = {"update": _OF_APP, "approve": _SECRETS, "fleet": _OF_APP, "operate": _SECRETS}
 
 
 def missing_rights(use: ActionUse, config: Config) -> Iterator[Problem]:

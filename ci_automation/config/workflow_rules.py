@@ -9,7 +9,7 @@ from ci_automation.artifact.yaml import text
 from ci_automation.config.document import InvalidConfig, Problem
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, Config, GitHubSourceConfig
 from ci_automation.config.workflow_events import wrong_events, wrong_schedule
-from ci_automation.config.workflow_rights import INPUTS_OF_CALLED, asks_via, missing_rights
+from ci_automation.config.workflow_rights import INPUTS_OF_CALLED, SECRETS_OF_CALLED, asks_via, missing_rights
 from ci_automation.config.workflows import (
     GATED,
     PUBLISHING,
@@ -91,7 +91,7 @@ def _unpinned(workflow: CheckedWorkflow) -> Iterator[Problem]:
 
 
 def _wrong_inputs(use: ActionUse, known: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
-    """Yield the inputs that are not there or missing, and the values that they do not take; expressions aside."""
+    """Yield inputs and secrets that are not there or missing, and values that inputs do not take; expressions aside."""
     required, others = INPUTS_OF_CALLED.get(use.command, ((), ())) if use.called else ((), tuple(known))
     asked, taken = f"the called {use.command}.yaml" if use.called else "the action", (*required, *others)
     for name, value in use.inputs.items() if taken else ():
@@ -100,6 +100,11 @@ def _wrong_inputs(use: ActionUse, known: Mapping[str, Sequence[str]]) -> Iterato
             yield use.workflow.problem(f"{asked} has no input {name!r}. {nearest(name, taken)}", *at)
         elif (choices := known.get(name)) and value and value not in choices and not expressions(value):
             yield use.workflow.problem(f"the input {name} does not take {value!r}. {nearest(value, choices)}", *at)
+    passed, known_secrets = use.values.get("secrets"), SECRETS_OF_CALLED.get(use.command, ())
+    for secret in passed if use.called and known_secrets and isinstance(passed, dict) else ():
+        if secret not in known_secrets:
+            what = f"{asked} has no secret {secret!r}. {nearest(secret, known_secrets)}"
+            yield use.workflow.problem(what, *use.path, "secrets", secret)
     if missing := [name for name in required if not use.inputs.get(name)]:
         what = f"{asked} needs {', '.join(missing)}. Add what is missing to `with`"
         yield use.workflow.problem(what, *use.path, *(("with",) if use.inputs else ()))

@@ -14,7 +14,7 @@ from ci_automation.cli import run
 from ci_automation.cli.options import INPUTS
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_events import LOCK_FILE, PUBLISHED, REQUESTED, event_advice
-from ci_automation.config.workflow_rights import INPUTS_OF_CALLED, RIGHTS_OF_CALLED
+from ci_automation.config.workflow_rights import INPUTS_OF_CALLED, RIGHTS_OF_CALLED, SECRETS_OF_CALLED
 from ci_automation.config.workflow_rules import uses_of_action, workflow_problems
 from ci_automation.config.workflows import GitHubPlace, read_workflow
 
@@ -160,6 +160,15 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "approval: pull-requests",
         "jobs.update.with.approval: the input approval does not take 'pull-requests'. Did you mean pull-request?",
         id="no such choice of a called workflow",
+    ),
+    pytest.param(
+        WITH_KEY,
+        "flux.yaml",
+        "COSIGN_PASSWORD: $",
+        "COSIGN_PASSPHRASE: $",
+        "jobs.update.secrets.COSIGN_PASSPHRASE: the called update.yaml has no secret 'COSIGN_PASSPHRASE'. Did you mean "
+        "COSIGN_PASSWORD?",
+        id="no such secret of a called workflow",
     ),
     pytest.param(
         WITH_KEY,
@@ -568,12 +577,13 @@ def test_a_configuration_that_trusts_another_repository_is_one_problem_of_all_jo
     assert "the configuration: verify: trusts keys, not the keyless signatures of flux.yaml on production" in keys
 
 
-def test_the_inputs_of_called_workflows_are_those_that_they_take() -> None:
+def test_the_inputs_and_secrets_of_called_workflows_are_those_that_they_take() -> None:
     for name, (required, others) in INPUTS_OF_CALLED.items():
         read = read_workflow(name, (ROOT / f".github/workflows/{name}.yaml").read_text())
         inputs = read.triggers["workflow_call"]["inputs"]  # type: ignore[union-attr]  # it is one of ours
         assert {each for each, it in inputs.items() if it.get("required")} == set(required)
         assert sorted(inputs) == sorted((*required, *others))
+        assert set(read.triggers["workflow_call"]["secrets"]) == set(SECRETS_OF_CALLED[name])  # type: ignore[union-attr]
 
 
 def test_the_rights_of_called_workflows_are_those_that_they_ask_for() -> None:
