@@ -32,9 +32,11 @@ from ci_automation.flux.release import (
     read_version,
     releases,
     successors_complete,
+    usable,
 )
 from ci_automation.flux.version import Version
 from tests.fakes.releases import SampleRelease
+from tests.fakes.world import MemoryReleases
 
 DATE = "2026-08-07T14:22:55Z"
 V = Version.parse("v2.9.4")
@@ -93,6 +95,23 @@ def test_a_draft_without_a_date_is_never_old_enough() -> None:
 def test_a_published_release_counts_more_than_a_draft_of_the_same_tag(tags: tuple[str, ...]) -> None:
     (release,) = releases([listed("v2.9.4", draft=tag == "draft") for tag in tags], "here")
     assert not is_draft(release)
+
+
+def test_a_published_and_whole_release_is_usable() -> None:
+    found = releases([listed("v2.9.4"), listed("v2.9.3")], "here")
+    assert usable(found, V, "here", MemoryReleases()).version == V
+
+
+def test_neither_a_draft_nor_another_version_is_usable() -> None:
+    for listing in (listed("v2.9.4", draft=True), listed("v2.9.3")):
+        with pytest.raises(ReleaseNotFound, match=r"here has no release v2\.9\.4"):
+            usable(releases([listing], "here"), V, "here", MemoryReleases())
+
+
+def test_a_release_that_lacks_a_file_is_not_usable() -> None:
+    found = releases([listed("v2.9.4", without="manifests.tar.gz")], "here")
+    with pytest.raises(ReleaseIncomplete, match=r"no manifests\.tar\.gz"):
+        usable(found, V, "here", MemoryReleases())
 
 
 def test_two_drafts_of_a_tag_are_one() -> None:
