@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from ci_automation.consumers.model import MentionKind, State, is_digest
 from ci_automation.flux.artifact import called, immutable_version
-from ci_automation.report.markdown import code, inline, link, markdown_table
+from ci_automation.report.blocks import Code, Table, more, shortened
+from ci_automation.report.markdown import code, inline, link, markdown_table, to_markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
     from ci_automation.consumers.model import ConsumersReport, FileOutcome, Mention, Published, RepositoryOutcome
+    from ci_automation.report.blocks import Block
 
 _MOST_ROWS = 100  # of the summary
-_MOST_EDITS, _MOST_LEFT = 30, 15  # of a pull request: its text has at most 65536 characters
+_MOST_EDITS, _MOST_LEFT, _MAX_CELL = 30, 15, 100  # of a pull request: its text has at most 65536 characters
 _WORDS = {
     State.OPENED: "pull request opened",
     State.UPDATED: "pull request updated",
@@ -52,15 +52,26 @@ def body(published: Published, files: tuple[FileOutcome, ...]) -> str:
 
     Text of the files is shown, and does nothing.
     """
-    edits = _Rows(("what", "before", "after"), lambda it: (_value(it.old), code(it.new)), _MOST_EDITS)
-    blocks = [
-        f"{code(str(published.channel))} has {called(published.version)}, {code(str(published.digest))}.",
-        *edits.of(files, MentionKind.EDITED),
-    ]
+    blocks = _places(files, MentionKind.EDITED, ("what", "before", "after"), _MOST_EDITS)
     for kind, words in _LEFT_ALONE.items():
-        left = _Rows(("what", words), lambda it: (inline(it.reason or it.old, 100),), _MOST_LEFT)
-        blocks += left.of(files, kind)
-    return "\n\n".join([*blocks, _NOTE]) + "\n"
+        blocks += _places(files, kind, ("what", words), _MOST_LEFT)
+    first = f"{code(str(published.channel))} has {called(published.version)}, {code(str(published.digest))}."
+    return "\n\n".join(filter(None, (first, to_markdown(blocks), _NOTE))) + "\n"
+
+
+def _places(files: Iterable[FileOutcome], kind: MentionKind, head: tuple[str, ...], most: int) -> list[Block]:
+    """Return the table of the first places of a kind, and how many more there are; nothing where there are none."""
+    places = [(file.path, it) for file in files for it in file.findings if it.kind is kind]
+    cells = ((path, str(it.line), it.what, *_cells(it)) for path, it in places[:most])
+    rows = tuple(tuple(shortened(cell, _MAX_CELL) for cell in row) for row in cells)
+    return [Table(("file", "line", *head), rows), *more(len(places) - most, "place")] if rows else []
+
+
+def _cells(it: Mention) -> tuple[str, ...]:
+    if it.kind is not MentionKind.EDITED:
+        return (it.reason or it.old,)
+    is_code = is_digest(it.old) or immutable_version(it.old)
+    return Code(it.old) if is_code else it.old, Code(it.new)
 
 
 def consumers_summary(report: ConsumersReport) -> str:
@@ -68,12 +79,10 @@ def consumers_summary(report: ConsumersReport) -> str:
     if not report.repositories:
         return ""
     head = ("repository", "what was done", *(str(kind) for kind in MentionKind), "why")
-    blocks = [
-        f"### Repositories that pin {inline(report.published.name)}",
-        markdown_table(head, map(_line, report.repositories[:_MOST_ROWS])),
-        *_more(len(report.repositories) - _MOST_ROWS),
-    ]
-    return "\n\n".join(blocks) + "\n"
+    rows = [_line(it) for it in report.repositories[:_MOST_ROWS]]
+    left = to_markdown(more(len(report.repositories) - _MOST_ROWS))
+    blocks = (f"### Repositories that pin {inline(report.published.name)}", markdown_table(head, rows), left)
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def _line(outcome: RepositoryOutcome) -> tuple[str, ...]:
@@ -81,30 +90,3 @@ def _line(outcome: RepositoryOutcome) -> tuple[str, ...]:
     counts = (str(outcome.count(kind) or "") for kind in MentionKind)
     done = link(words, outcome.url) if outcome.url else words
     return (inline(outcome.repository), done, *counts, inline(outcome.remark, 600))
-
-
-class _Rows(Struct, frozen=True):
-    """A table of places: its head behind the file and the line, and the cells of a place behind what it is."""
-
-    head: tuple[str, ...]
-    cells: Callable[[Mention], tuple[str, ...]]
-    most: int
-
-    def of(self, files: Iterable[FileOutcome], kind: MentionKind) -> Iterator[str]:
-        """Yield the table of the first places of a kind, and how many more there are; nothing where there are none."""
-        places = [(file.path, it) for file in files for it in file.findings if it.kind is kind]
-        rows = [
-            (inline(path, 120), str(it.line), inline(it.what, 120), *self.cells(it)) for path, it in places[: self.most]
-        ]
-        if rows:
-            yield markdown_table(("file", "line", *self.head), rows)
-            yield from _more(len(places) - self.most)
-
-
-def _value(text: str) -> str:
-    return code(text) if is_digest(text) or immutable_version(text) else inline(text, 80)
-
-
-def _more(number: int) -> Iterator[str]:
-    if number > 0:
-        yield f"… and {number} more"

@@ -14,7 +14,7 @@ from msgspec import Struct
 from ci_automation.flux.artifact import called
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.hazard import Certainty
-from ci_automation.report.blocks import Detail
+from ci_automation.report.blocks import Bullet, Detail, cut, shortened
 from ci_automation.report.changes import hazards_in_brief, sections, verdicts
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, to_markdown
@@ -122,7 +122,9 @@ class Page(Struct, frozen=True):
         return code(one_line(str(self.channel), _MAX_REASON))
 
     def _why(self, rows: int, limit: int = _MAX_REASON) -> tuple[str, ...]:
-        return "### Why this needs approval", _listed(_inline(self.step.reasons, rows, limit))
+        return "### Why this needs approval", to_markdown(
+            cut([Bullet(shortened(it, limit)) for it in self.step.reasons], rows)
+        )
 
     def _found(self, rows: int) -> tuple[str, ...]:
         return *self._why(rows), *_changes(self.step, rows)
@@ -251,11 +253,6 @@ def _checks(step: PlannedStep, *, notes: bool) -> list[str]:
     if notes:
         checks.append("The release notes below ask for nothing that you still have to do.")
     return checks
-
-
-def _inline(texts: Sequence[str], rows: int, limit: int) -> list[str]:
-    more = [f"and {len(texts) - rows} more"] if len(texts) > rows else []
-    return [inline(text, limit) for text in texts[:rows]] + more
 
 
 def _listed(items: Iterable[str]) -> str:

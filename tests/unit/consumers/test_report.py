@@ -92,7 +92,7 @@ def test_every_state_has_its_words(state: State) -> None:
 
 def test_many_repositories_are_cut() -> None:
     report = ConsumersReport(NEW, tuple(RepositoryOutcome(f"acme/r{number}", State.CURRENT) for number in range(101)))
-    assert consumers_summary(report).endswith("\n\n… and 1 more\n")
+    assert consumers_summary(report).endswith("\n\n- and 1 more\n")
 
 
 def test_the_text_fits_into_a_pull_request_whatever_was_found() -> None:
@@ -101,8 +101,8 @@ def test_the_text_fits_into_a_pull_request_whatever_was_found() -> None:
     file = FileOutcome(bad, tuple(Mention(10**6, bad, kind, bad, DIGEST, bad) for kind in kinds for _ in range(500)))
     text = body(NEW, (file,))
     assert len(text) < 60_000
-    assert text.count("… and 470 more") == 1
-    assert text.count("… and 485 more") == 2
+    assert text.count("- and 470 more places") == 1
+    assert text.count("- and 485 more places") == 2
 
 
 HOSTILE = st.lists(
