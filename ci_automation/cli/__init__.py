@@ -266,7 +266,9 @@ def _report(failure: Failure, *, as_json: bool) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
     told = (f"error: {message}", f"  hint: {hint}   (exit {failure.exit_code}, code {failure.code})")
-    text = "\n".join(line for it in told for line in MarkedLine(it).lines(columns))
+    # A message with a difference has lines to copy.
+    parts = (MarkedLine(line, to_copy="\n" in it) for it in told for line in it.split("\n"))
+    text = "\n".join(line for part in parts for line in part.lines(columns))
     head = click.style("error:", fg="red", bold=True)
     clear = "\r\x1b[K" if columns else ""  # of a line of progress
     click.echo(clear + head + text.removeprefix("error:"), err=True, color=coloured(os.environ))
