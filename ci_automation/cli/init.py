@@ -14,7 +14,7 @@ from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
 from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.flows.init import init
-from ci_automation.flows.migration import BootstrappedFolder, MigrationAllowances, read_bootstrapped
+from ci_automation.flows.migration import BootstrappedFolder, MigrationAllowances, read_bootstrapped, require_encrypted
 from ci_automation.flows.sync import sync
 from ci_automation.flux.version import Version
 from ci_automation.report.blocks import on_terminal, plain_text
@@ -37,7 +37,7 @@ _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --si
 @click.option("--overlay", metavar="DIR", help="the team's own files: kustomization.yaml, patches, anything")
 @click.option("--from", "source", metavar="DIR", help="a folder of `flux bootstrap`: its version, options and overlay")
 @click.option("--keep-sync", is_flag=True, help="with --from: keep gotk-sync.yaml in the overlay")
-@click.option("--allow-secrets", is_flag=True, help="with --from: publish Secrets that are not encrypted")
+@click.option("--allow-secrets", is_flag=True, help="publish Secrets that are not encrypted")
 @click.option("--still-in-git", is_flag=True, help="with --from: publish although Git still applies the folder")
 @takes(
     "unsafe-unproven-rendering", *SIGNING, "components-file", "releases", "registry-config", *COMMON, install_flags=True
@@ -58,7 +58,8 @@ def command(
     The components are in flux-system/gotk-components.yaml, unless --components-file names another path: this is what
     the overlay's kustomization.yaml has to list. The artifact is signed before the channel names it. A channel that
     exists is left alone, unless it would be the same. What is sure to break clusters, such as an overlay that cannot be
-    built or that leaves Flux out, is refused. What may break them is listed, and so is what Flux may do there.
+    built or that leaves Flux out, is refused. What may break them is listed, and so is what Flux may do there. A Secret
+    in plain text is refused too, unless you give --allow-secrets.
 
     With --from the folder of `flux bootstrap` is taken as it is: gotk-components.yaml says the version and the flags,
     which a rendering proves, and all other files are the overlay. Then the command prints the objects by which a
@@ -72,13 +73,15 @@ def command(
     others = (flux_version, given.overlay, given.components_file, given.flags)
     if (source is None) == (flux_version is None) or (source and any(others)):
         raise ContradictingOptions("init takes --flux-version, or --from without --overlay, a version or flags")
-    if source is None and (keep_sync or allow_secrets or still_in_git):
-        raise ContradictingOptions("--keep-sync, --allow-secrets and --still-in-git go with --from")
+    if source is None and (keep_sync or still_in_git):
+        raise ContradictingOptions("--keep-sync and --still-in-git go with --from")
     (goal,) = rendered((target(artifact, given),), print_aside)
     taken = BootstrappedFolder(Version.parse(flux_version or "v0.0.0"), goal.intent)
     if source is not None:
         allowed = MigrationAllowances(keep_sync, allow_secrets, still_in_git)
         taken = read_bootstrapped(Path(source), goal.ports, goal.intent, allowed)
+    elif taken.intent.overlay and not allow_secrets:
+        require_encrypted(taken.intent.overlay)
     result = init(goal.channel, taken.version, goal.ports, taken.intent)
     steps = migration_steps(source, taken.git, _objects(goal), keep_sync=keep_sync) if source is not None else ""
     _print(result, goal, given, steps)

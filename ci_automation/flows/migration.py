@@ -98,8 +98,8 @@ def read_bootstrapped(folder: Path, ports: Ports, intent: Intent, allowed: Migra
     git = covering(tree, path)
     overlay = tree if allowed.keep_sync else without_sync(tree)
     overlay = overlay.without(COMPONENTS)
-    if not allowed.allow_secrets and (files := plain_secrets(overlay)):
-        raise PlainSecrets(files)
+    if not allowed.allow_secrets:
+        require_encrypted(overlay, lenient=False)
     text = tree[COMPONENTS].decode(errors="replace")
     recovered = recover(text)
     ports.say(f"rendering {recovered.version} again to prove its options")
@@ -113,6 +113,16 @@ def read_bootstrapped(folder: Path, ports: Ports, intent: Intent, allowed: Migra
     flags = recovered.options.flags()
     wanted = replace(intent, flags=flags, overlay=overlay, components_file=COMPONENTS)
     return BootstrappedFolder(recovered.version, wanted, git)
+
+
+def require_encrypted(files: Tree, *, lenient: bool = True) -> None:
+    """Check that no file holds a Secret in plain text; for `lenient` see `plain_secrets`.
+
+    Raises:
+        PlainSecrets: some do.
+    """
+    if found := plain_secrets(files, lenient=lenient):
+        raise PlainSecrets(found)
 
 
 def _read(folder: Path) -> tuple[Tree, str | None]:

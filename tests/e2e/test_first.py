@@ -19,6 +19,7 @@ OVERLAYS = {
     "no components": ("resources: [a.yaml]\n", f"no kustomization lists {COMPONENTS}"),
     "a file that is not there": (f"resources: [{COMPONENTS}, b.yaml]\n", "b.yaml is not in the artifact"),
 }
+SECRET = "kind: Secret\nstringData: {password: hunter2}\n"
 BAD = pytest.mark.parametrize(("kustomization", "told"), OVERLAYS.values(), ids=OVERLAYS)
 
 
@@ -87,3 +88,30 @@ class TestAnOverlayThatTakesFluxOut:
         assert ran.code == 11
         assert told in ran.out + ran.err
         assert desk.run("verify", "stable", *TRUSTED).code == 20
+
+
+class TestASecretInPlainText:
+    def test_begins_no_channel_unless_allowed(self, desk: Desk) -> None:
+        options = overlay(desk, GOOD)
+        desk.write("overlay/s.yaml", SECRET)
+        pushed = ("push", "overlay", "layout:shop:staging", "--source", "https://git.example", "--revision", "main")
+        for command, made in ((*INIT, *SIGNED, *options), "registry"), ((*pushed, *SIGNED), "shop"):
+            ran = desk.run(*command)
+            assert (ran.code, "code plain-secrets" in ran.err) == (11, True)
+            assert "Secrets in plain text: s.yaml" in ran.err
+            assert not (desk.folder / made).exists()
+            done = desk.ok(*command, "--allow-secrets")
+            assert "hunter2" not in ran.out + ran.err + done.out + done.err
+            assert ("s.yaml holds a Secret in plain text" in done.out) == ("init" in command)
+
+    def test_of_a_content_step_needs_approval_once(self, desk: Desk) -> None:
+        desk.init(*overlay(desk, GOOD), version="v2.99.4")
+        desk.write("overlay/s.yaml", SECRET)
+        plan = desk.plan("--overlay", "overlay")
+        assert any("s.yaml holds a Secret in plain text" in reason for reason in plan["steps"][0]["reasons"])
+        waits = desk.run(*UPDATE, "--overlay", "overlay")
+        assert "s.yaml holds a Secret in plain text" in waits.out
+        assert "hunter2" not in waits.out + waits.err
+        desk.ok("apply", "plan.json", *approved(plan), *SIGNED, "--overlay", "overlay")
+        desk.write("overlay/b.yaml", "kind: A\n")
+        assert "plain text" not in desk.run(*UPDATE, "--overlay", "overlay").out

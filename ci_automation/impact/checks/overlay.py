@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from ci_automation.artifact.tree import Tree
 from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.files import rendered_diffs
-from ci_automation.impact.overlay.preflight import preflight
+from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.overlay.bootstrapped import plain_secrets
+from ci_automation.impact.overlay.preflight import preflight, printable_hazard
 from ci_automation.impact.overlay.targets import GATE
 
 if TYPE_CHECKING:
@@ -22,10 +24,28 @@ def _look(before: Applied | None, after: Applied, known: Known) -> Seen:
     if not known.build:
         return Seen()
     built = preflight(before.files if before else Tree(()), after.files, after.path, known.kustomize)
+    hazards = (*built.hazards, *secret_hazards(before.overlay if before else Tree(()), after.overlay))
     if before is None or before.components != after.components or before.overlay == after.overlay:
-        return Seen(built.hazards, built.pruned, built.changes, rights=built.rights)
+        return Seen(hazards, built.pruned, built.changes, rights=built.rights)
     builds = tuple(_both(each, known.kustomize) for each in built.builds)
-    return Seen(built.hazards, built.pruned, built.changes, rendered_diffs(builds), built.rights)
+    return Seen(hazards, built.pruned, built.changes, rendered_diffs(builds), built.rights)
+
+
+def secret_hazards(before: Tree, after: Tree) -> tuple[Hazard, ...]:
+    """Return a hazard for each file with a Secret in plain text that is new or changed."""
+    if before == after:
+        return ()
+    old = {path: before.by_path.get(path) for path in plain_secrets(before, lenient=True)}
+    found = (
+        path for path in plain_secrets(after, lenient=True) if path not in old or old[path] != after.by_path.get(path)
+    )
+    return tuple(printable_hazard(_plain_secret(path)) for path in found)
+
+
+def _plain_secret(path: str) -> Hazard:
+    sentence = f"{path} holds a Secret in plain text, which everyone who can pull the artifact can read"
+    remedies = ("encrypt it with SOPS", "move it out of the overlay")
+    return Hazard(GATE, Certainty.POSSIBLE, f"plain Secret in {path}", sentence, (), remedies)
 
 
 def _both(built: Built, kustomize: Kustomize | None) -> Built:

@@ -102,30 +102,42 @@ def outside(tree: Tree) -> tuple[str, ...]:
     return tuple(found)
 
 
-def plain_secrets(tree: Tree) -> tuple[str, ...]:
+def plain_secrets(tree: Tree, *, lenient: bool = False) -> tuple[str, ...]:
     """Return the files that hold a Secret that is not encrypted, or from which kustomize makes one.
 
+    With `lenient`, a file that cannot be read counts if it has the word `Secret`.
+
     Raises:
-        UnfitBootstrap: a file cannot be read.
+        UnfitBootstrap: a file cannot be read, unless `lenient`.
     """
-    found = set()
+    found: set[str] = set()
     for file in tree.files:
-        folder, _, name = file.path.rpartition("/")
-        it = _kustomization(file.path, file.content) if name in NAMES else None
-        documents = [*(_inline(it) if it else _listable(file.path, file.content))]
-        made = [*(_generated(it) if it else ()), *(pair for each in documents for pair in _of_plugin(each))]
-        for path in (path for path, is_secret in made if is_secret):
-            target = joined(folder or ".", path) if path else file.path
-            if not path or _ENCRYPTED.encode() not in tree.by_path.get(target, file).content:
-                found.add(target)
-        for path, patch in _secret_patches(it) if it else ():
-            target = joined(folder or ".", path) if path else file.path
-            written = patch or tree.by_path.get(target, _NO_FILE).content
-            if any(map(_patches_plainly, _values(target, written))):
-                found.add(target)
-        if any(map(_is_plain, documents)):
-            found.add(file.path)
+        try:
+            found |= {*_plain_by(file, tree)}
+        except UnfitBootstrap:
+            if not lenient:
+                raise
+            found |= {file.path} if b"Secret" in file.content else set()
     return tuple(sorted(found))
+
+
+def _plain_by(file: TreeFile, tree: Tree) -> Iterator[str]:
+    """Yield the paths of plain Secrets that a file holds, or makes of other files."""
+    folder, _, name = file.path.rpartition("/")
+    it = _kustomization(file.path, file.content) if name in NAMES else None
+    documents = [*(_inline(it) if it else _listable(file.path, file.content))]
+    if any(map(_is_plain, documents)):
+        yield file.path
+    made = [*(_generated(it) if it else ()), *(pair for each in documents for pair in _of_plugin(each))]
+    for path in (path for path, is_secret in made if is_secret):
+        target = joined(folder or ".", path) if path else file.path
+        if not path or _ENCRYPTED.encode() not in tree.by_path.get(target, file).content:
+            yield target
+    for path, patch in _secret_patches(it) if it else ():
+        target = joined(folder or ".", path) if path else file.path
+        written = patch or tree.by_path.get(target, _NO_FILE).content
+        if any(map(_patches_plainly, _values(target, written))):
+            yield target
 
 
 def _listable(path: str, data: bytes) -> list[Mapping[str, Any]]:

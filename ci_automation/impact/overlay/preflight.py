@@ -110,7 +110,7 @@ def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | Non
             changes |= {change.fingerprint: change for change in built_changes(*sides, differing)}
     pruned = _pruned(before, after, first, then)
     hazards += _deleted(pruned, before, after, components)
-    unique = {hazard.fingerprint: hazard for hazard in map(_in_one_line, hazards)}
+    unique = {hazard.fingerprint: hazard for hazard in map(printable_hazard, hazards)}
     builds = tuple(_built(each, known.get(each.folder), first.get(each.folder), then) for each in after)
     rights = tuple(_folder_rights(each, then[each.folder], new[components]) for each in after)
     rights = rights or (_rights(new[components], ROOT, f"no kustomization lists {components}"),)
@@ -151,7 +151,7 @@ def _built(
     return Built(each.folder, before.text if before else None, then[each.folder].text, old, each.tree)
 
 
-def _in_one_line(hazard: Hazard) -> Hazard:
+def printable_hazard(hazard: Hazard) -> Hazard:
     """Return a hazard as a log may have it, whatever is in the files that it speaks of."""
     subject, sentence, *remedies = map(_printable, (hazard.subject, hazard.sentence, *hazard.remedies))
     return replace(hazard, subject=subject, sentence=sentence, remedies=tuple(remedies))

@@ -185,6 +185,36 @@ def test_an_overlay_that_is_not_to_be_built_is_not_looked_at() -> None:
     assert not overlay.CHECK.look(None, after, Known(build=False)).hazards
 
 
+SECRET, WORD = b"kind: Secret\nstringData: {a: canary-one}\n", b"kind: Secret\n{{ it }}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        pytest.param(None, {"s.yaml": SECRET}, ("s.yaml",), id="of the first artifact"),
+        pytest.param({}, {"s.yaml": SECRET, "t.yaml": b"kind: ConfigMap\n"}, ("s.yaml",), id="new"),
+        pytest.param({"s.yaml": b"kind: A\n"}, {"s.yaml": SECRET}, ("s.yaml",), id="in a file of before"),
+        pytest.param({"s.yaml": SECRET}, {"s.yaml": SECRET + b"# b\n"}, ("s.yaml",), id="changed"),
+        pytest.param({"s.yaml": SECRET}, {"s.yaml": SECRET, "t.yaml": b"kind: A\n"}, (), id="there already"),
+        pytest.param({"s.yaml": SECRET}, {"s.yaml": SECRET}, (), id="nothing changes"),
+        pytest.param({"s.yaml": SECRET}, {}, (), id="gone"),
+        pytest.param({}, {"s.yaml": WORD, "t.yaml": b"kind: A\n{{ it }}"}, ("s.yaml",), id="not to be read"),
+        pytest.param({}, {"s\u202e.yaml": SECRET}, ("s?.yaml",), id="a name that would forge a line"),
+    ],
+)
+def test_a_secret_in_plain_text_is_told_by_its_file_and_asks(
+    before: Mapping[str, bytes] | None, after: Mapping[str, bytes], told: tuple[str, ...]
+) -> None:
+    seen = overlay.CHECK.look(None if before is None else applied(before), applied(after), Known())
+    found = [it for it in seen.hazards if "plain" in it.subject]
+    text = " holds a Secret in plain text, which everyone who can pull the artifact can read"
+    assert [(it.certainty, it.sentence) for it in found] == [(Certainty.POSSIBLE, name + text) for name in told]
+
+
+def applied(files: Mapping[str, bytes]) -> Applied:
+    return Applied("", overlay=Tree(tuple(TreeFile(*each) for each in sorted(files.items()))), path=PATH)
+
+
 class Saying:
     """A kustomize that says how long the kustomization is, or that it cannot build the plain one."""
 
