@@ -87,7 +87,7 @@ def command(
     if not is_fit(reason):
         raise UnfitReason
     moving = {"to": to, "until": until, "acknowledge": given.acknowledge, "allow-removal": given.allow_removal}
-    if contradiction := _contradiction(moving, lifts=lift):
+    if lift and (contradiction := _contradiction(moving)):
         raise ContradictingOptions(contradiction)
     wish = Wish(to, _to_come(until), reason, given.acknowledge)
     goal = target(artifact, given)
@@ -124,10 +124,8 @@ def _to_come(until: datetime | None) -> datetime | None:
     return moment
 
 
-def _contradiction(moving: Mapping[str, object], *, lifts: bool) -> str:
-    """Return what does not go together, or nothing."""
-    if not lifts:
-        return "" if moving["to"] else "--to says where to go back to; --lift ends a hold"
+def _contradiction(moving: Mapping[str, object]) -> str:
+    """Return what does not go together with --lift, or nothing."""
     others = [name for name, value in moving.items() if value]
     return f"--lift moves nothing, so --{others[0]} does not go with it" if others else ""
 

@@ -572,12 +572,17 @@ class TestLiftingAHold:
         said = desk.ok("rollback", CHANNEL, "--lift", *SIGNED).out
         assert said == f"The hold on v2.98.8 is lifted: {CHANNEL} may get it again.\n"
 
-    @pytest.mark.parametrize("wrong", [("--lift", "--to", "v2.98.8"), ("--lift", "--until", "2099-01-01"), ()])
+    @pytest.mark.parametrize("wrong", [("--lift", "--to", "v2.98.8"), ("--lift", "--until", "2099-01-01")])
     def test_it_goes_with_nothing_that_moves(self, desk: Desk, wrong: tuple[str, ...]) -> None:
         before = desk.state()
         ran = desk.run("rollback", CHANNEL, *wrong, *SIGNED)
         assert (ran.code, "contradicting-options" in ran.err) == (2, True)
         assert desk.state() == before
+
+    def test_without_a_word_on_where_to_go_it_lists_the_tags(self, desk: Desk) -> None:
+        ran = desk.run("rollback", CHANNEL, *SIGNED)
+        assert (ran.code, "goes back to: `to` is empty" in ran.err) == (2, True)
+        assert re.search(r"one of these tags: v2\.98\.8-[0-9a-f]{12}, v2\.98\.5-", ran.err)
 
     def test_a_date_that_has_passed_names_it(self, desk: Desk) -> None:
         ran = desk.run("rollback", CHANNEL, "--to", "v2.98.5", "--until", "2020-01-01", *SIGNED)

@@ -32,9 +32,11 @@ class NotInHistory(UsageError):
         near = ""
         with suppress(InvalidVersion):
             near = near_misses(Version.parse(wanted), filter(None, map(immutable_version, tags)))
-        super().__init__(f"nothing in the history of {channel} is {wanted!r}{near}" if wanted else "`to` is empty")
+        unnamed = f"nothing says where {channel} goes back to: `to` is empty"
+        super().__init__(f"nothing in the history of {channel} is {wanted!r}{near}" if wanted else unnamed)
         newest = ", ".join(tags[:_SHOWN])
-        self.hint = f"Give a version, or one of these tags: {newest}. `history` lists the digests."
+        lists = "`history` lists the digests. To end a hold alone, use lift-hold or --lift."
+        self.hint = f"Give a version, or one of these tags: {newest}. {lists}"
 
 
 class AmbiguousVersion(UsageError):
