@@ -68,15 +68,18 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
     findings = examine(evidence, trusted)
     found = (*findings.legacy, *findings.bundles)
     by = next((finding.by for finding in found if finding.counts), None)
+    version = observed.version
+    if version is None and by is not None:  # another tool made it, and an adoption recorded its version
+        version = next((record.version for record in ports.ledger(reference).all_records(observed.digest)), None)
     problem: VerificationFailed | None = None
     at = reference.at_digest(observed.digest)
     if by is None:
         problem = refusal(at, trusted, found)
-    elif observed.version and not (judgement := judge_cluster(findings, trusted, observed.version)).accepted:
-        problem = ClusterRefuses(at, observed.version, judgement.reason)
+    elif version and not (judgement := judge_cluster(findings, trusted, version)).accepted:
+        problem = ClusterRefuses(at, version, judgement.reason)
     elif reference.tag is not None and not immutable_version(reference.tag):
         problem = misplaced(observed, present_version(observed, ports, intent), ports)
-    return Verification(observed.digest, observed.version, by, cluster_table(evidence, trusted), problem)
+    return Verification(observed.digest, version, by, cluster_table(evidence, trusted), problem)
 
 
 def misplaced(observed: Observed, version: Version, ports: Ports) -> VerificationFailed | None:

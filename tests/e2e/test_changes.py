@@ -271,6 +271,15 @@ class TestAdoption:
         }
         assert desk.state() == before
 
+    def test_the_version_of_what_another_tool_made_is_known_from_then_on(self, desk: Desk) -> None:
+        desk.init()
+        desk.ok("pull", CHANNEL, "out")
+        digest = desk.publish(packed(dict(desk.files("out"))), signer=None)
+        desk.ok(*UPDATE, "--adopt", "--yes")
+        for artifact in CHANNEL, f"layout:registry@{digest}":
+            assert f"{artifact} is signed: Flux v2.98.5, {digest}" in desk.ok("verify", artifact, *TRUSTED).out
+            assert desk.ok("verify", artifact, *TRUSTED, "--output", "json").json["version"] == "v2.98.5"
+
     def test_a_job_is_shown_all_that_it_signs_before_it_signs(self, desk: Desk) -> None:
         overlay = write_tree(desk, "files", OVERLAY)
         desk.ok("init", CHANNEL, "--flux-version", "v2.99.4", "--signing", "unsafe-unsigned", "--overlay", overlay)
