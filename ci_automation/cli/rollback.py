@@ -55,7 +55,7 @@ class DateHasPassed(UsageError):
 
 @click.command("rollback", cls=HeadedCommand)
 @click.argument("artifact")
-@click.option("--to", metavar="WHAT", help="a version, an immutable tag, or a digest that it had before")
+@click.option("--to", default="", metavar="WHAT", help="a version, an immutable tag, or a digest that it had before")
 @click.option("--lift", is_flag=True, help="end the hold on what was left; the channel stays where it is")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="hold what is left until then (UTC)")
 @click.option("--reason", default="", metavar="TEXT", help="why; the hold shows it")
