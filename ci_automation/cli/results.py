@@ -111,7 +111,8 @@ def print_next(results: Iterable[Result], given: Arguments) -> None:
         run, goal = result.done, result.target
         if not isinstance(run, Error) and run.waiting and run.waiting[0].decision is Decision.AUTO:
             asks = not run.verified and not goal.intent.unsafe_unsigned
-            command = _updating(goal, replace(given, adopt=asks or given.adopt), begun=run.healed)
+            again = replace(given, adopt=asks or (given.adopt and not run.healed))
+            command = _updating(goal, again, begun=bool(run.done))
             remark = " (--adopt shows a digest that no signer of yours signed, and asks)" if asks else ""
             print_text(f"To publish {run.waiting[0].new_version}{remark}:\n{command}")
 
@@ -152,7 +153,7 @@ def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_fi
     from ci_automation.cli.follow_up import flags, planned, repeated_options, signing_options
     from ci_automation.report.text import approval_commands
 
-    again = repeated_options(given, begun=bool(outcome.done or outcome.healed))
+    again = repeated_options(replace(given, adopt=given.adopt and not outcome.healed), begun=bool(outcome.done))
     if commands := approval_commands(
         outcome.plan,
         outcome.waiting,

@@ -212,6 +212,19 @@ def test_what_an_adoption_shows(desk: Desk) -> None:
     assert desk.files("FOLDER") == files
 
 
+def test_what_an_adoption_of_edits_leaves_to_do(desk: Desk) -> None:
+    desk.init()
+    desk.ok("pull", CHANNEL, "out", *TRUSTED)
+    files = desk.files("out")
+    files[COMPONENTS] += b"# a note\n"
+    desk.publish(packed(dict(files)), signer=None)
+    told = desk.ok(*UPDATE, "--adopt", "--yes", "--accept-edits").out
+    for lines in (told.partition("To publish v2.98.8:\n")[2], told.partition("To approve:\n")[2]):
+        words = shlex.split(lines.splitlines()[0])[1:]
+        assert ("--accept-edits" in words, "--adopt" in words) == (True, False)
+        desk.ok(*words)
+
+
 BACK = ("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "webhooks", "--yes")
 
 
