@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ci_automation.action.github import desks_of
 from ci_automation.action.run import trouble_of
 from ci_automation.approval.port import GrantedApproval, RequestKind
-from ci_automation.cli.follow_up import approving_promotion
+from ci_automation.cli.follow_up import promoting
 from ci_automation.cli.output import print_parts, print_table
 from ci_automation.cli.promote import as_shown, nothing_yet
 from ci_automation.flows.planning.promotion import SourceEmpty
@@ -94,7 +94,7 @@ def _remarks(planned: PlannedPromotion, progress: PromotionProgress, inputs: Inp
     if done.waits and found.at_once:
         yield f"after that, start flux.yaml: promote, {planned.name}. {found.at_once}"
     if done.waits and found.decision is Decision.APPROVAL and not progress.asked:
-        command = approving_promotion(planned.goal, found.digest, inputs.given)
+        command = promoting(planned.goal, inputs.given, found.digest)
         yield f"to approve it, start flux.yaml: promote, {planned.name}; or run {in_shell(*command)}"
     if progress.asked and progress.asked.remark:
         yield progress.asked.remark

@@ -239,9 +239,13 @@ def _shown(error: click.UsageError) -> click.UsageError:
     """Return the error without suggestions of options that the help does not show, and with who has the option."""
     if not isinstance(error, click.NoSuchOption):
         return error
+    import difflib
+
     options = error.ctx.command.params if error.ctx else []
     hidden = {name for it in options if isinstance(it, click.Option) and it.hidden for name in it.opts}
-    possible = [name for name in error.possibilities or () if name not in hidden]
+    # The dashes, which all names have, make none of them similar.
+    near = difflib.get_close_matches(error.option_name.strip("-"), [it.strip("-") for it in error.possibilities or ()])
+    possible = [name for name in error.possibilities or () if name not in hidden and name.strip("-") in near]
     from ci_automation.cli.completion import commands_with
 
     others = () if possible else commands_with(error.option_name)

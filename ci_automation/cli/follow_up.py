@@ -63,11 +63,21 @@ def lifting(target: Target, given: Arguments) -> tuple[str, ...]:
     return (*signing_options(target, given), *_written(given, ("config", "registry-config")))
 
 
-def approving_promotion(target: Target, digest: Digest, given: Arguments) -> tuple[str, ...]:
-    """Return the command that approves the promotion of `digest`; `promote` has no option to adopt or for releases."""
-    given = replace(given, adopt=False, yes=False, releases=None)
-    approval = ("flux-manifests", "promote", "--to", target.name, "--approve", str(digest))
-    return (*approval, *signing_options(target, given), *repeated_options(given))
+def signs_elsewhere(target: Target, given: Arguments) -> bool:
+    """Return whether clusters trust an identity, such as a workflow's, and nothing says how to sign as it from here."""
+    from ci_automation.signing.trust import TrustedIdentities
+
+    guessed = signing_options(target, given)[: len(_GUESSED)] == _GUESSED and not given.key
+    return guessed and isinstance(target.ports.trusted, TrustedIdentities)
+
+
+def promoting(target: Target, given: Arguments, approved: Digest | None = None) -> tuple[str, ...]:
+    """Return the command that promotes to a channel, or approves that, with the options that `promote` has."""
+    given = replace(given, adopt=False, yes=False, releases=None, overlay=None, pin_images=None)
+    given = replace(given, accept_edits=False, unsafe_unproven_rendering=False)
+    approval = ("--approve", str(approved)) if approved else ()
+    command = ("flux-manifests", "promote", "--to", target.name, *approval)
+    return (*command, *signing_options(target, given), *repeated_options(given))
 
 
 def _said(given: Arguments, repeat: Repeat) -> tuple[str, ...]:

@@ -7,27 +7,37 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
-from ci_automation.cli.follow_up import approving_promotion
+from ci_automation.cli.follow_up import promoting, signs_elsewhere
 from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_text, width
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
-from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between
+from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between, waves_to
 from ci_automation.cli.results import code_of
 from ci_automation.errors import Error
-from ci_automation.flows.planning.promotion import SourceEmpty
-from ci_automation.flows.promote import promote
+from ci_automation.flows.planning.promotion import SourceEmpty, consider, present
+from ci_automation.flows.promote import Promoted, promote
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import duration
+from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.findings import Findings
-from ci_automation.report.promotion import PromotionShown, promotion_headline, promotion_parts, promotions_table
+from ci_automation.report.promotion import (
+    PromotionShown,
+    promotion_headline,
+    promotion_parts,
+    promotion_reasons,
+    promotions_table,
+)
+from ci_automation.signing.trust import NobodyTrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ci_automation.cli.target import Target
-    from ci_automation.flows.promote import Promoted
+    from ci_automation.flows.planning.promotion import Promotion
 
 
 @click.command("promote", cls=HeadedCommand)
@@ -56,6 +66,7 @@ def command(
 
     \b
     flux-manifests promote --from staging --to production --after 72h
+    flux-manifests plan production   # shows it, and writes nothing
     """
     approved = frozenset(Digest.parse(text) for text in approve)
     if to is not None:
@@ -80,55 +91,118 @@ def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Argument
 
 def _waves(given: Arguments, *, exit_code: bool) -> int:
     """Promote all that happens by itself; one that fails keeps none of the others from being done."""
-    values: list[dict[str, Any]] = []
-    shown: list[PromotionShown] = []
-    failed: list[tuple[PlannedPromotion, Error]] = []
-    goals: dict[str, Target] = {}
-    codes = [0]
-    for planned, done in each_wave(all_waves(given)):
-        goals[planned.name] = planned.goal
-        if isinstance(done, Error):
-            codes.append(code_of(done, wanted=exit_code))
-            failed.append((planned, done))
-            values.append({"name": planned.name, "artifact": str(planned.target), "error": error_json(done)})
-        else:
-            codes.append(code_of(None if done.done else done.decision, wanted=exit_code))
-            shown.append(done)
-            values.append(done.to_json())
-        values[-1]["exitCode"] = codes[-1]
-    code = max(codes)
+    results = [*each_wave(all_waves(given), promote)]
+    code = max(result.code(exit_code=exit_code) for result in results)
     if given.output == "json":
-        print_json({"exitCode": code, "promotions": values}, "promotions")
+        print_json({"exitCode": code, "promotions": [it.to_json(exit_code=exit_code) for it in results]}, "promotions")
         return code
+    shown = [(it, it.done) for it in results if isinstance(it.done, PromotionShown)]
     if shown:
-        print_parts((*map(promotion_headline, shown), promotions_table(shown, every=given.verbose)))
-    for each in shown:
-        print_parts(promotion_parts(each, every=given.verbose, width=width()))
-        if each.digest and each.decision is Decision.APPROVAL and not each.done:
-            print_text(f"To approve:\n  {shlex.join(approving_promotion(goals[each.name], each.digest, given))}")
-    for planned, error in failed:
-        print_error(error, planned.name)
+        each = [it for _, it in shown]
+        print_parts((*map(promotion_headline, each), promotions_table(each, every=given.verbose)))
+    for result, done in shown:
+        print_parts(promotion_parts(done, every=given.verbose, width=width()))
+        result.print_next(done, given)
+    for result in results:
+        if isinstance(result.done, Error):
+            print_error(result.done, result.planned.name)
     return code
 
 
+class PromotionResult(Struct, frozen=True):
+    """Result of one promotion, or of a look at it."""
+
+    planned: PlannedPromotion
+    done: PromotionShown | Error
+
+    def code(self, *, exit_code: bool) -> int:
+        """Return the code for this channel alone."""
+        found = self.done if isinstance(self.done, Error) else None if self.done.done else self.done.decision
+        return code_of(found, wanted=exit_code)
+
+    def to_json(self, *, exit_code: bool) -> dict[str, Any]:
+        """Return the result as the JSON output has it."""
+        code = {"exitCode": self.code(exit_code=exit_code)}
+        if not isinstance(self.done, Error):
+            return {**self.done.to_json(), **code}
+        planned = self.planned
+        return {"name": planned.name, "artifact": str(planned.target), "error": error_json(self.done), **code}
+
+    def show(self, given: Arguments, *, details: bool, several: bool) -> None:
+        """Print what a promotion would do, for people; with `details` what it would change."""
+        if several:
+            print_text("")
+        done = self.done
+        if isinstance(done, Error):
+            print_parts((MarkedLine(f"{self.planned.name} ({self.planned.target}): failed", "refused"),))
+            print_error(done)
+            return
+        every = given.verbose
+        print_parts((promotion_headline(done, alone=not several), promotions_table((done,), every=every)))
+        print_parts(
+            promotion_parts(done, every=every, width=width(), alone=True) if details else promotion_reasons(done)
+        )
+        self.print_next(done, given)
+
+    def print_next(self, done: PromotionShown, given: Arguments) -> None:
+        """Print the command that approves a promotion, or does one that was only shown."""
+        goal, asks = self.planned.goal, done.decision is Decision.APPROVAL and not done.done
+        if not done.is_open and not (done.digest and asks):
+            return
+        what = "approve" if asks else f"promote {done.version}"
+        if signs_elsewhere(goal, given):
+            print_text(f"To {what}, start flux.yaml in GitHub Actions: promote, {goal.name}.")
+        else:
+            print_text(f"To {what}:\n  {shlex.join(promoting(goal, given, done.digest if asks else None))}")
+
+
 def each_wave(
-    waves: tuple[tuple[PlannedPromotion, ...], ...],
-) -> Iterator[tuple[PlannedPromotion, PromotionShown | Error]]:
-    """Promote wave by wave what happens by itself, and yield what became of each."""
+    waves: tuple[tuple[PlannedPromotion, ...], ...], flow: Callable[[Promotion], Promoted]
+) -> Iterator[PromotionResult]:
+    """Do wave by wave what happens by itself, and yield what became of each."""
     for wave in waves:
         for planned in wave:
             try:
-                yield planned, as_shown(planned.name, promote(planned.promotion))
+                yield PromotionResult(planned, as_shown(planned.name, flow(planned.promotion)))
             except SourceEmpty as error:
-                yield planned, nothing_yet(planned) if planned.source_name else error
+                yield PromotionResult(planned, nothing_yet(planned) if planned.source_name else error)
             except Error as error:
-                yield planned, error
+                yield PromotionResult(planned, error)
+
+
+def looks_ahead(goals: Iterable[Target], given: Arguments, *, needs_trust: bool) -> list[PromotionResult]:
+    """Return what `promote` would do with the promoted channels among these, wave by wave; write nothing.
+
+    Unless it `needs_trust`, a channel is shown whose digest nobody can verify.
+    """
+    looks = each_wave(waves_to(goals, given), lambda it: Promoted(consider(it), done=False))
+    return [_with_present(look, needs_trust=needs_trust) for look in looks]
+
+
+def _with_present(look: PromotionResult, *, needs_trust: bool) -> PromotionResult:
+    """Return the look at a promotion, with what the target has now where the promotion could not be considered."""
+    shown = look.done
+    if isinstance(shown, NobodyTrusted) and not needs_trust:
+        shown = _without(look.planned, Verdict("trust", Decision.WAIT, str(shown), "the trusted signers"))
+    if isinstance(shown, Error):
+        return look
+    if shown.digest is None:
+        try:
+            version, digest = present(look.planned.promotion)
+        except Error as error:
+            return replace(look, done=error)
+        shown = replace(shown, old_version=version, before=digest)
+    return replace(look, done=replace(shown, ahead=True))
 
 
 def nothing_yet(planned: PlannedPromotion) -> PromotionShown:
     """Return what is told of a promotion whose source is another channel of the configuration, and has nothing yet."""
     reason = f"{planned.source_name} has nothing yet"
-    gate = Verdict("source", Decision.WAIT, reason, str(planned.source))
+    return _without(planned, Verdict("source", Decision.WAIT, reason, str(planned.source)))
+
+
+def _without(planned: PlannedPromotion, gate: Verdict) -> PromotionShown:
+    """Return what is told of a promotion that was not considered, and of the reason."""
     return PromotionShown(
         name=planned.name,
         source=planned.source,
@@ -138,7 +212,7 @@ def nothing_yet(planned: PlannedPromotion) -> PromotionShown:
         old_version=None,
         before=None,
         decision=gate.decision,
-        reasons=(reason,),
+        reasons=(gate.reason,),
         findings=Findings(gates=(gate,)),
         done=False,
     )
@@ -160,4 +234,5 @@ def as_shown(name: str, done: Promoted) -> PromotionShown:
         findings=found.findings,
         done=done.done,
         notes=found.notes,
+        advice=found.at_once if done.waits else "",
     )

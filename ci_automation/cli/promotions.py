@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,8 @@ from ci_automation.net.services import Exchange
 from ci_automation.net.waiting import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from datetime import timedelta
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
@@ -144,11 +144,20 @@ def all_waves(
     config = configuration(given)
     if config is None:
         raise NothingNamed
-    named = (name for name in promoted(config) if to in {None, name})
-    legs = [promotion_between(None, name, timedelta(), given, signs=signs) for name in named]
-    if not legs:
+    named = tuple(target(name, given, signs=signs) for name in promoted(config) if to in {None, name})
+    if not named:
         raise NothingPromoted(to)
-    return in_waves(legs)
+    return waves_to(named, given)
+
+
+def waves_to(goals: Iterable[Target], given: Arguments) -> tuple[tuple[PlannedPromotion, ...], ...]:
+    """Return the promotions to those of the channels that the configuration promotes, wave by wave.
+
+    Raises:
+        CircularPromotion: they go in a circle.
+    """
+    ways = ((goal, goal.configured.promote) for goal in goals if goal.configured and goal.configured.promote)
+    return in_waves(_planned(goal, way.source, way.after, way, given) for goal, way in ways)
 
 
 def promoted(config: Config) -> tuple[str, ...]:

@@ -15,9 +15,10 @@ from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.text import headline, plan_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.promote import PromotionResult
     from ci_automation.cli.target import Target
     from ci_automation.flows.planning.plan import Outcome
     from ci_automation.flows.ports import Intent
@@ -74,14 +75,12 @@ class Result(Struct, frozen=True):
 
 
 def for_each(targets: tuple[Target, ...], flow: Callable[[Target], Outcome]) -> list[Result]:
-    """Run a flow on each artifact; with several, a failure of one does not keep the others from being done."""
+    """Run a flow on each artifact; a failure of one does not keep the others from being done."""
     results = []
     for target in targets:
         try:
             results.append(Result(target, flow(target)))
         except Error as error:
-            if len(targets) == 1:
-                raise
             results.append(Result(target, error))
     return results
 
@@ -93,15 +92,27 @@ def finish(
     exit_code: bool,
     details: Collection[Decision] = EVERY,
     plan_file: str | None = None,
+    promotions: Sequence[PromotionResult] = (),
 ) -> int:
-    """Print the results, with all that is known of the steps decided as in `details`; return the highest code."""
-    code = max(result.code(exit_code=exit_code) for result in results)
+    """Print the results, with all that is known of the steps decided as in `details`; return the highest code.
+
+    Raises:
+        Error: there is one result, and it is this error.
+    """
+    every: tuple[Result | PromotionResult, ...] = (*results, *promotions)
+    several = len(every) > 1
+    for result in every:
+        if isinstance(result.done, Error) and not several:
+            raise result.done
+    code = max(result.code(exit_code=exit_code) for result in every)
     if given.output == "json":
-        values = [result.to_json(exit_code=exit_code) for result in results]
-        print_json({"exitCode": code, "artifacts": values}, "results")
+        values, ahead = ([it.to_json(exit_code=exit_code) for it in some] for some in (results, promotions))
+        print_json({"exitCode": code, "artifacts": values, "promotions": ahead}, "results")
         return code
     for result in results:
-        _print_result(result, given, details=details, several=len(results) > 1, plan_file=plan_file)
+        _print_result(result, given, details=details, several=several, plan_file=plan_file)
+    for promotion in promotions:
+        promotion.show(given, details=bool(details), several=several)
     return code
 
 

@@ -81,10 +81,21 @@ def _entries(**keys: Schema) -> Schema:
     return _list({"anyOf": [_form(**_ENTRY, **keys), _FAILED]})
 
 
+_PROMOTIONS = _entries(
+    **_MOVE,
+    **_FINDINGS,
+    source=_TEXT,
+    decision=_TEXT,
+    reasons=_TEXTS,
+    changed=_FLAG,
+    releaseNotes=_NOTES,
+    gates=_listed("Verdict"),
+)
+
 FORMS: dict[str, Schema] = {
     "error": _form("An error that ended the run, of any command.", error=_form(**_TROUBLE, exitCode=_NUMBER)),
     "results": _form(
-        "What `check`, `plan`, `update` and `apply` found and did, artifact by artifact.",
+        "What `check`, `plan`, `update` and `apply` found and did, artifact by artifact; promoted channels apart.",
         exitCode=_NUMBER,
         artifacts=_entries(
             changed=_FLAG,
@@ -107,20 +118,12 @@ FORMS: dict[str, Schema] = {
             vulnerabilities=_OBJECTS,
             releaseNotes=_NOTES,
         ),
+        promotions=_PROMOTIONS,
     ),
     "promotions": _form(
         "What `promote` found and did, channel by channel.",
         exitCode=_NUMBER,
-        promotions=_entries(
-            **_MOVE,
-            **_FINDINGS,
-            source=_TEXT,
-            decision=_TEXT,
-            reasons=_TEXTS,
-            changed=_FLAG,
-            releaseNotes=_NOTES,
-            gates=_listed("Verdict"),
-        ),
+        promotions=_PROMOTIONS,
     ),
     "verify": _form(
         "Who signed an artifact, and which clusters accept it.",

@@ -10,6 +10,7 @@ import click
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.cli.arguments import ContradictingOptions
 from ci_automation.cli.output import print_aside, print_text
 from ci_automation.cli.parameters import SIGNING, STEPS, TRUST, WRITING_AS_IN, HeadedCommand, takes
 from ci_automation.cli.results import EVERY, Result, finish, for_each, print_next
@@ -21,6 +22,7 @@ from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.promote import PromotionResult
     from ci_automation.cli.target import Target
     from ci_automation.flows.planning.plan import Planned
 
@@ -35,15 +37,27 @@ def check_command(artifact: str | None, *, heal: bool, exit_code: bool, given: A
     Without ARTIFACT, all artifacts of the configuration are checked. Nothing is written, but with --heal. Where
     nothing is newer, the check costs two small reads from the registry and one from the source of releases, and does
     not look whether the channel was moved back; `verify` does. With versionTags it reads the list of tags too.
+    Of a channel that the configuration promotes, it says what `promote` would do.
 
     \b
     flux-manifests check oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
-    goals = rendered(targets(artifact, given, signs=heal), print_aside)
+    goals = targets(artifact, given, signs=heal)
+    promotions = [] if heal else _promotions(goals, given, needs_trust=False)
+    goals = tuple(goal for goal in goals if not goal.is_promoted) if promotions else rendered(goals, print_aside)
     results = for_each(goals, partial(_look, heal=heal))
-    code = finish(results, given, exit_code=exit_code, details=())
+    code = finish(results, given, exit_code=exit_code, details=(), promotions=promotions)
     print_next(results, given)
     return code
+
+
+def _promotions(goals: tuple[Target, ...], given: Arguments, *, needs_trust: bool) -> list[PromotionResult]:
+    """Return what `promote` would do with those that are promoted."""
+    if not any(goal.is_promoted for goal in goals):
+        return []
+    from ci_automation.cli.promote import looks_ahead
+
+    return looks_ahead(goals, given, needs_trust=needs_trust)
 
 
 def _look(goal: Target, *, heal: bool) -> Outcome:
@@ -73,12 +87,17 @@ def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Argu
 
     The plan has every step with the digest that it starts from and the one that it leads to, what changes, and
     whether it happens by itself, needs approval, waits, or is refused. The same inputs give the same plan.
+    Of a channel that the configuration promotes, it shows exactly what `promote` would do.
 
     \b
     flux-manifests plan oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub --out plan.json
     flux-manifests plan production --cluster-snapshot production-crds.json --objects apps
     """
-    (goal,) = rendered((target(artifact, given, signs=False),), print_aside)
+    goal = target(artifact, given, signs=False)
+    if goal.is_promoted:
+        _require_nothing_rendered(goal, given, out)
+    if promotions := _promotions((goal,), given, needs_trust=True):
+        return finish([], given, exit_code=exit_code, promotions=promotions)
     planned = make_plan(goal.channel, goal.ports, goal.intent)
     if out is not None:
         from ci_automation.flows.files import write_file
@@ -89,6 +108,21 @@ def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Argu
     if out is not None and given.output == "text":
         print_text(f"The plan is in {out}.")
     return code
+
+
+def _require_nothing_rendered(goal: Target, given: Arguments, out: str | None) -> None:
+    """Check that the options ask of a promoted channel nothing that only a rendered one can have.
+
+    Raises:
+        ContradictingOptions: they do.
+    """
+    if out is not None:
+        what = "--out writes a plan for `apply`"
+    elif given.overlay or given.flags or given.pin_images is not None:
+        what = "--overlay, --pin-images and flags of `flux install` change what is rendered"
+    else:
+        return
+    raise ContradictingOptions(f"{what}, and {goal.name} is promoted: `promote` alone moves it, and renders nothing")
 
 
 @click.command("update", cls=HeadedCommand)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.report.notes import ReleaseNotes
 
 _WORDS = {**WORDS, Decision.AUTO: "nothing to do"}
+_OPEN = "can be promoted"
 
 
 class PromotionShown(Struct, frozen=True):
@@ -40,11 +41,18 @@ class PromotionShown(Struct, frozen=True):
     findings: Findings
     done: bool
     notes: tuple[ReleaseNotes, ...] = ()
+    ahead: bool = False  # it is only shown: a later `promote` does what can be done
+    advice: str = ""  # how a promotion that waits need not wait
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a later `promote` can do it by itself."""
+        return self.ahead and self.decision is Decision.AUTO and bool(self.findings.gates)
 
     @property
     def word(self) -> str:
-        """Return what became of it."""
-        return "promoted" if self.done else _WORDS[self.decision]
+        """Return what became of it, or will."""
+        return "promoted" if self.done else _OPEN if self.is_open else _WORDS[self.decision]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as documents have it."""
@@ -69,28 +77,41 @@ def promotion_headline(shown: PromotionShown, *, alone: bool = False) -> MarkedL
         words = f"{shown.version} promoted from {shown.source}"
     elif shown.version is None:
         words = "; ".join(shown.reasons) or "nothing to do"
-    elif shown.decision is Decision.AUTO:
-        words = f"nothing to do at {shown.version}"
+    elif shown.decision is Decision.AUTO and not shown.is_open:
+        words = f"{shown.version} is current" if shown.ahead else f"nothing to do at {shown.version}"
     else:
-        asks = shown.decision is not Decision.WAIT
-        decided = f"{HEADLINES[shown.decision]}{because(shown.findings) if asks else ''}"
-        words = f"{shown.version} from {shown.source} {decided}"
+        asks = shown.decision in {Decision.APPROVAL, Decision.REFUSED}
+        decided = _OPEN if shown.is_open else HEADLINES[shown.decision]
+        words = f"{shown.version} from {shown.source} {decided}{because(shown.findings) if asks else ''}"
+    if shown.ahead and shown.findings.gates:
+        words = f"{f'{shown.old_version} now' if shown.old_version else 'nothing yet'}; {words}"
     return MarkedLine(f"{channel}: {words}", shown.word)
 
 
 def promotions_table(shown: Sequence[PromotionShown], *, every: bool = False) -> Table:
-    """Return one row for each promotion; without `every`, digests are as short as people read them."""
+    """Return one row for each promotion; without `every`, digests are as short as people read them.
+
+    Of promotions that are only shown, the rows have both digests.
+    """
+
+    def digest(of: Digest | None) -> str:
+        return "" if of is None else str(of) if every else of.short
+
+    ahead = any(each.ahead for each in shown)
     rows = (
         (
             each.word,
             each.name,
-            *(str(it or "") for it in (each.source, each.old_version, each.version)),
-            "" if each.digest is None else str(each.digest) if every else each.digest.short,
+            str(each.source),
+            str(each.old_version or ""),
+            *((digest(each.before),) if ahead else ()),
+            str(each.version or ""),
+            digest(each.digest),
         )
         for each in shown
     )
-    head = ("", "channel", "promoted from", "had", "gets", "digest")
-    return Table(head, tuple(rows))
+    present = ("has", "digest") if ahead else ("had",)
+    return Table(("", "channel", "promoted from", *present, "gets", "digest"), tuple(rows))
 
 
 def promotion_parts(
@@ -98,16 +119,21 @@ def promotion_parts(
 ) -> Iterator[Part]:
     """Yield why, and what one promotion changes, on few lines or with `every` detail; nothing if nothing was to do.
 
-    `alone` it is below its headline; if it was not done, an error says why.
+    `alone` it is below its headline; if it should have been done and was not, an error says why.
     """
     if not shown.findings.gates:
         return
     yield MarkedLine("")
     yield from () if alone else (MarkedLine(f"{shown.name}: {shown.word}", shown.word),)
-    for reason in shown.reasons if shown.done or not alone else ():
-        yield MarkedLine(f"  {reason}")
+    yield from promotion_reasons(shown) if shown.done or shown.ahead or not alone else ()
     if shown.digest:
         found = shown.findings
         yield from text_parts(found, every=True) if every else brief_parts(found, width, shown.reasons)
     if said := notes_text(shown.notes) if every else notes_hint(shown.notes):
         yield from map(MarkedLine, said.splitlines())
+
+
+def promotion_reasons(shown: PromotionShown) -> Iterator[MarkedLine]:
+    """Yield why a promotion was done or waits, and what could be done about that."""
+    for text in filter(None, (*shown.reasons, shown.advice)):
+        yield MarkedLine(f"  {text}")

@@ -14,10 +14,12 @@ from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.demo.samples import write_samples
 from ci_automation.registry.layout import LayoutRegistry
+from tests.e2e.desk import require_form
 from tests.fakes.runner import Runner
 from tests.fakes.world import key_pem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import Once
@@ -207,7 +209,7 @@ def test_what_cannot_be_meant_is_told(capsys: pytest.CaptureFixture[str], argume
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("arguments", [["update"], ["check"]])
+@pytest.mark.parametrize("arguments", [["update"], ["check", "--heal"]])
 def test_all_artifacts_are_those_that_are_rendered(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert run([*arguments, "--output", "json"]) == 0
     captured = capsys.readouterr()
@@ -220,8 +222,7 @@ def test_all_artifacts_are_those_that_are_rendered(capsys: pytest.CaptureFixture
     "arguments",
     [
         ["update", "production"],
-        ["plan", PRODUCTION],
-        ["check", "staging"],
+        ["check", "staging", "--heal"],
         ["init", "production", "--flux-version", OLD],
     ],
 )
@@ -230,6 +231,153 @@ def test_one_that_is_promoted_is_not_rendered_when_it_is_named(
 ) -> None:
     assert run(arguments) == 2
     assert "promoted-not-rendered" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+class TestAhead:
+    """`check` and `plan` of promoted channels say what `promote` would do, and write nothing."""
+
+    @pytest.fixture(autouse=True)
+    def unwritten(self, folder: Path) -> Iterator[None]:
+        """Check that the looks of a test wrote nothing to the channels."""
+        self.folder = folder
+        yield
+        assert self.channels() == self.before
+
+    before: dict[str, bytes]
+    folder: Path
+
+    def channels(self) -> dict[str, bytes]:
+        found = (it for name in ("edge", "staging", "production") for it in (self.folder / name).rglob("*"))
+        return {str(it): it.read_bytes() for it in found if it.is_file()}
+
+    def look(self, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+        """Run a command for programs, check the form of what it prints, and return that."""
+        self.before = self.channels()
+        capsys.readouterr()
+        assert run([*arguments, "--output", "json"]) == code
+        value = said(capsys)
+        require_form(value)
+        return value
+
+    def test_a_check_of_all_shows_each_channel(self, capsys: pytest.CaptureFixture[str]) -> None:
+        value = self.look(capsys, "check")
+        assert [it["name"] for it in value["artifacts"]] == ["edge"]
+        staging, production = value["promotions"]
+        assert (staging["name"], staging["from"]["version"], staging["to"]["version"]) == ("staging", OLD, PATCH)
+        assert staging["to"]["digest"] == value["artifacts"][0]["digest"]
+        assert (production["name"], production["from"], production["to"]) == (
+            "production",
+            staging["from"],
+            staging["from"],
+        )
+        assert run(["check"]) == 0
+        captured = capsys.readouterr()
+        headlines = [line.partition(" ")[0] for line in captured.out.splitlines() if ": v" in line]
+        assert headlines == ["edge", "staging", "production"]
+        assert f"staging ({STAGING}): {OLD} now; {PATCH} from {EDGE} can be promoted" in captured.out
+        assert f"production ({PRODUCTION}): {OLD} is current" in captured.out
+        assert captured.err == ""
+
+    @pytest.mark.parametrize(
+        ("rules", "decision", "reason", "code"),
+        [
+            ("{from: edge}", "auto", "a patch release is published", 0),
+            ("{from: edge, after: 72h}", "wait", "the promotion waits until", 0),
+            ("{from: edge}, paused: true", "wait", "paused", 0),
+            ("{from: edge}, policy: {freeze: [{cron: '0 0 * * *', for: 48h}]}", "wait", "frozen until", 0),
+            ("{from: edge}, policy: {escalate: [image]}", "approval", "image", 3),
+            ("{from: edge}, policy: {range: '<2.98.6'}", "refused", "range", 11),
+        ],
+        ids=["open", "soaking", "paused", "frozen", "asks", "refused"],
+    )
+    def test_a_plan_has_what_every_gate_says(
+        self, capsys: pytest.CaptureFixture[str], rules: str, decision: str, reason: str, code: int
+    ) -> None:
+        configure(self.folder, staging=rules)
+        (entry,) = self.look(capsys, "plan", "staging", "--exit-code", code=code)["promotions"]
+        assert (entry["decision"], entry["changed"]) == (decision, False)
+        assert reason in " ".join(entry["reasons"])
+        assert self.look(capsys, "check", "staging")["promotions"] == [{**entry, "exitCode": 0}]
+
+    def test_a_hold_is_told(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["promote", "--to", "staging"]) == 0
+        assert run(["rollback", "staging", "--to", OLD, "--reason", "it broke", "--yes"]) == 0
+        (entry,) = self.look(capsys, "check", "staging")["promotions"]
+        assert (entry["decision"], entry["from"]["version"], entry["to"]["version"]) == ("wait", OLD, PATCH)
+        assert "it broke" in " ".join(entry["reasons"])
+
+    def test_the_first_digest_is_chosen_by_the_command_that_is_printed(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shutil.rmtree(folder / "production")
+        value = self.look(capsys, "plan", "production")
+        assert value["promotions"][0]["from"] == {"version": "", "digest": ""}
+        assert run(["plan", "production", "--exit-code"]) == 3
+        out = capsys.readouterr().out
+        assert "nothing yet; " in out
+        assert "a person must choose its first digest" in out
+        assert self.channels() == self.before
+        assert run(shlex.split(out.splitlines()[-1])[1:]) == 0
+        found = self.look(capsys, "check", "production")["promotions"][0]
+        assert found["from"] == value["promotions"][0]["to"]
+
+    def test_a_source_that_is_empty_leaves_what_the_channel_has(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shutil.rmtree(folder / "staging")
+        for command in "check", "plan":
+            (entry,) = self.look(capsys, command, "production")["promotions"]
+            assert (entry["from"]["version"], entry["decision"], entry["reasons"]) == (
+                OLD,
+                "wait",
+                ["staging has nothing yet"],
+            )
+
+    def test_a_source_without_a_signature_is_an_error_of_its_channel(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shutil.rmtree(folder / "edge")
+        (folder / ".github/flux-manifests.yaml").unlink()
+        unsigned = ["--releases", "releases", "--signing", "unsafe-unsigned"]
+        assert run(["init", EDGE, "--flux-version", PATCH, *unsigned]) == 0
+        configure(folder)
+        assert self.look(capsys, "check", "staging", code=10)["error"]["code"] == "unsigned"
+        staging, production = self.look(capsys, "check", code=10)["promotions"]
+        assert (staging["error"]["code"], production["exitCode"], production["from"]["version"]) == ("unsigned", 0, OLD)
+        assert run(["check"]) == 10
+        assert f"staging ({STAGING}): failed" in capsys.readouterr().out
+
+    def test_without_trust_a_check_says_so_and_a_plan_cannot_be_made(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        configured = folder / ".github/flux-manifests.yaml"
+        configured.write_text(configured.read_text().replace("signing: {mode: key, key: cosign.key}, ", ""))
+        (entry,) = self.look(capsys, "check", "staging")["promotions"]
+        assert (entry["from"]["version"], entry["to"]["digest"]) == (OLD, "")
+        assert entry["reasons"][0].startswith("nothing was verified: ")
+        assert self.look(capsys, "plan", "staging", code=2)["error"]["code"] == "nobody-trusted"
+        (entry,) = self.look(capsys, "plan", "staging", "--key", "cosign.key")["promotions"]
+        assert entry["to"]["version"] == PATCH
+
+    @pytest.mark.parametrize(
+        "option", [("--out", "plan.json"), ("--overlay", "releases"), ("--pin-images",), ("--namespace", "flux")]
+    )
+    def test_options_of_rendering_are_refused(
+        self, capsys: pytest.CaptureFixture[str], option: tuple[str, ...]
+    ) -> None:
+        error = self.look(capsys, "plan", "production", *option, code=2)["error"]
+        assert error["code"] == "contradicting-options"
+        assert "production is promoted: `promote` alone moves it" in error["message"]
+        assert not (self.folder / "plan.json").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_promote_has_nothing_to_say_yes_to(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["promote", "--yes"]) == 2
+    assert "--key" not in capsys.readouterr().err
+    assert run(["promote", "--keyy", "cosign.key"]) == 2
+    assert "--key" in capsys.readouterr().err.replace("--keyy", "")
 
 
 class TestTheAction:

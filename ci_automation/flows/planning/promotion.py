@@ -292,6 +292,12 @@ def _at_source(promotion: Promotion) -> Observed:
         raise
 
 
+def present(promotion: Promotion) -> tuple[Version, Digest] | tuple[None, None]:
+    """Return what the target has now, verified if there are trusted signers there; None if it has nothing yet."""
+    found = _present(promotion)
+    return (present_version(found, promotion.ports, promotion.intent), found.digest) if found else (None, None)
+
+
 def _present(promotion: Promotion) -> Observed | None:
     """Return what the target has, or None where there is no such channel yet."""
     try:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.action.commands import ACTION_COMMANDS
 from ci_automation.cli.arguments import Arguments
-from ci_automation.cli.follow_up import flags, lifting, planned, repeated_options, signing_options
+from ci_automation.cli.follow_up import flags, lifting, planned, repeated_options, signing_options, signs_elsewhere
 from ci_automation.cli.options import ACTION_NAMES, INPUTS, OF_COMMAND_LINE, OPTIONS, Heading, Kind
 from ci_automation.cli.target import Target
 from ci_automation.flows.ports import Intent, Prepared
+from ci_automation.signing.sigstore.root import TrustRoot
+from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
 from tests.fakes.world import CHANNEL, NOW, World
 
 OF_PROGRAM = {"flags", "key_must_open", "logins", "github_token", "keyless", "keys"}  # what no option of its own says
@@ -100,3 +103,22 @@ def test_every_kind_has_an_option() -> None:
 
 def test_each_option_of_the_command_line_has_a_heading() -> None:
     assert [it.name for it in OF_COMMAND_LINE.values() if it.heading is Heading.OWN] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "elsewhere"),
+    [
+        (Arguments(), True),
+        (Arguments(key="cosign.key"), False),
+        (Arguments(signing="keyless"), False),
+        (Arguments(signing="kms", key="awskms://flux"), False),
+    ],
+)
+def test_a_channel_that_trusts_a_workflow_is_signed_by_it_unless_options_say_how(
+    given: Arguments, *, elsewhere: bool
+) -> None:
+    workflow = IdentityMatch.exact(Identity("https://issuer.example", "workflow"))
+    trusted = TrustedIdentities((workflow,), TrustRoot("a file", b""))
+    assert not signs_elsewhere(target(), given)
+    found = target().with_ports(lambda it: replace(it, trusted=trusted))
+    assert signs_elsewhere(found, given) is elsewhere

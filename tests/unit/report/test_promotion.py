@@ -83,6 +83,47 @@ def test_a_headline_says_what_became_of_a_promotion(shown: PromotionShown, said:
     assert promotion_headline(shown).mark == shown.word
 
 
+READY = Verdict("soak", Decision.AUTO, "it soaked", "promotion.soak: 24h")
+AHEAD = replace(SHOWN, ahead=True)
+
+
+@pytest.mark.parametrize(
+    ("shown", "said", "word"),
+    [
+        (AHEAD, f"v2.98.8 now; v2.99.4 from {SHOWN.source} is waiting", "waiting"),
+        (
+            replace(AHEAD, decision=Decision.AUTO, findings=Findings(gates=(READY,))),
+            f"v2.98.8 now; v2.99.4 from {SHOWN.source} can be promoted",
+            "can be promoted",
+        ),
+        (
+            replace(
+                AHEAD, decision=Decision.APPROVAL, old_version=None, before=None, findings=Findings(gates=(SOAKS,))
+            ),
+            f"nothing yet; v2.99.4 from {SHOWN.source} needs approval: it soaks until 2026-11-22",
+            "needs approval",
+        ),
+        (replace(AHEAD, version=None, digest=None), "v2.98.8 now; it soaks until 2026-11-22", "waiting"),
+        (replace(AHEAD, decision=Decision.AUTO, findings=Findings()), "v2.99.4 is current", "nothing to do"),
+    ],
+)
+def test_a_headline_of_a_look_begins_with_what_the_channel_has(shown: PromotionShown, said: str, word: str) -> None:
+    assert promotion_headline(shown, alone=True).to_text() == f"{SHOWN.target}: {said}"
+    assert promotion_headline(shown).mark == word
+
+
+def test_a_row_of_a_look_has_both_digests() -> None:
+    table = promotions_table((AHEAD,))
+    assert table.head == ("", "channel", "promoted from", "has", "digest", "gets", "digest")
+    assert table.rows[0][-4:] == ("v2.98.8", BASE.short, "v2.99.4", TARGET.short)
+
+
+def test_a_look_says_why_and_what_to_do_about_it() -> None:
+    shown = replace(AHEAD, advice="Write after: 0h.")
+    said = "\n".join(it.to_text() for it in promotion_parts(shown, alone=True))
+    assert said.index("it soaks until 2026-11-22") < said.index("Write after: 0h.")
+
+
 def test_a_row_says_what_goes_where() -> None:
     assert promotions_table((SHOWN,)).rows[0][-1] == TARGET.short
     assert promotions_table((SHOWN, NOTHING), every=True).rows == (
