@@ -88,8 +88,9 @@ def command(releases: str | None, folder: str | None) -> None:
         _show(source, _start(source))
     _step("What to do next:")
     where = shlex.quote(str(place))
-    program = Path(sys.argv[0])
-    path = () if shutil.which("flux-manifests") else (f'export PATH="{program.absolute().parent}:$PATH"',)
+    beside = Path(sys.argv[0]).absolute().parent / "flux-manifests"  # not there if Python runs a module
+    is_needed = beside.is_file() and not shutil.which(beside.name)
+    path = (f'export PATH="{beside.parent}:$PATH"',) if is_needed else ()
     click.echo("\n".join((*path, f"cd {where}", *_NEXT)))
     click.echo(f"The folder stays. To delete it: rm -r {where}")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.e2e.desk import ours
 from tests.fakes.releases import write_releases
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
     from tests.e2e.desk import Desk
@@ -40,12 +41,15 @@ def test_without_a_folder_it_keeps_a_new_one_and_what_it_prints_to_do_next_works
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = set(tmp_path.iterdir())
     monkeypatch.setenv("PATH", "/nowhere")
+    program = desk.folder / "flux-manifests"
+    program.touch()
+    monkeypatch.setattr(sys, "argv", [str(program)])
     ran = desk.ok("demo")
     (place,) = set(tmp_path.iterdir()) - before
     assert ran.out.startswith("The versions below are samples that Flux never had")
     assert f"To delete it: rm -r {place}\n" in ran.out
     path, first, *commands = ran.out.partition("What to do next:\n")[2].partition("The folder stays")[0].splitlines()
-    assert path == f'export PATH="{Path(sys.argv[0]).absolute().parent}:$PATH"'
+    assert path == f'export PATH="{program.parent}:$PATH"'
     assert first == f"cd {place}"
     assert len(commands) == 3
     monkeypatch.chdir(place)
