@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.setup import ENVIRONMENT, PUBLIC_KEY, objects_file
+from ci_automation.flows.setup import CONFIGURATION, ENVIRONMENT, PUBLIC_KEY, objects_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.setup import Answers
+
+_GHCR = "oci://ghcr.io/"
+_PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
 
 
 def left_to_do(
@@ -60,6 +63,7 @@ def left_to_do(
         channel = answers.channels[name]
         yield from _role(answers, channel) if channel.repository not in known else ()
         known.add(channel.repository)
+    yield from _secret(answers)
     each = " of each channel" if answers.waves else ""
     objects = objects_file("CHANNEL" if each else answers.first[0])
     yield (
@@ -88,11 +92,26 @@ def _first(answers: Answers, run: str, newest: str, bootstrapped: str | None, *,
     return made
 
 
+def _secret(answers: Answers) -> Iterator[str]:
+    """Yield how clusters may pull, where a new package is private."""
+    if any(map(_at_github, answers.channels.values())):
+        yield (
+            "A new package is private, and clusters cannot pull it. Make it public (Package settings, Danger Zone). Or "
+            f"write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of {CONFIGURATION}, run the "
+            "same `setup` again, and make the Secret in each cluster: kubectl -n flux-system create secret "
+            f"docker-registry {_PULL} --docker-server=ghcr.io --docker-username=USER --docker-password=TOKEN. What "
+            f"TOKEN needs: {answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
+        )
+
+
+def _at_github(channel: Reference) -> bool:
+    return str(channel).startswith(_GHCR)
+
+
 def _role(answers: Answers, channel: Reference) -> Iterator[str]:
     """Yield that the package of a channel needs the repository's role Write, where GitHub has it."""
-    repository = str(channel.repository)
-    if repository.startswith("oci://ghcr.io/"):
-        owner, _, package = repository.removeprefix("oci://ghcr.io/").partition("/")
+    if _at_github(channel):
+        owner, _, package = str(channel.repository).removeprefix(_GHCR).partition("/")
         yield (
             f"Give {answers.place.repository} the role Write, under Manage Actions access: "
             f"https://github.com/orgs/{owner}/packages/container/{package.replace('/', '%2F')}/settings"

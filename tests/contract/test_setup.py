@@ -161,7 +161,8 @@ def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.C
             "command init, artifact staging, to v",
         ),
         *("packages/container/flux-manifests/", "72h after staging got", "72h after production got"),
-        *("packages/container/flux-stable/", "kubectl apply -f flux-manifests-CHANNEL.yaml", "doctor"),
+        *("packages/container/flux-stable/", "A new package is private"),
+        *("kubectl apply -f flux-manifests-CHANNEL.yaml", "doctor"),
     )
     assert len(left) == len(clicks)
     assert all(click in line for click, line in zip(clicks, left, strict=True))
@@ -257,14 +258,17 @@ def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_nam
     assert paths in files(clone)[".github/workflows/flux.yaml"]
 
 
-def test_objects_have_the_fields_that_the_configuration_sets(clone: Path) -> None:
+def test_objects_have_the_secret_that_setup_says_to_write(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["setup", CHANNEL, "next", *ACTION]) == 0
+    (told,) = (line for line in capsys.readouterr().out.splitlines() if "A new package is private" in line)
+    (fields,) = re.findall(r"`(sync: .*?)` below `defaults`", told)
+    assert "create secret docker-registry pull-flux-manifests --docker-server=ghcr.io" in told
     path = clone / ".github/flux-manifests.yaml"
-    path.write_text(path.read_text().replace("defaults:\n", "defaults:\n  sync: {source: {secretRef: {name: pull}}}\n"))
+    path.write_text(path.read_text().replace("defaults:\n", f"defaults:\n  {fields}\n"))
     assert run(["setup", CHANNEL, "next", *ACTION, "--yes"]) == 0
     for name in ("stable", "next"):
         source, _ = yaml.safe_load_all(files(clone)[f"flux-manifests-{name}.yaml"])
-        assert source["spec"]["secretRef"] == {"name": "pull"}
+        assert source["spec"]["secretRef"] == {"name": "pull-flux-manifests"}
 
 
 def test_a_second_run_changes_nothing_and_an_edited_file_is_shown_and_left_alone(
