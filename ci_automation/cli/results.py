@@ -120,7 +120,9 @@ def print_next(results: Iterable[Result], given: Arguments) -> None:
     """Print the command that publishes what needs no approval, of each artifact that such a step waits for."""
     for result in results if given.output == "text" else ():
         run, goal = result.done, result.target
-        if not isinstance(run, Error) and run.waiting and run.waiting[0].decision is Decision.AUTO:
+        if isinstance(run, Error) or run.unsigned:
+            continue
+        if run.waiting and run.waiting[0].decision is Decision.AUTO:
             asks = not run.verified and not goal.intent.unsafe_unsigned
             again = replace(given, adopt=asks or (given.adopt and not run.healed))
             command = _updating(goal, again, begun=bool(run.done))
@@ -164,6 +166,9 @@ def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_fi
     from ci_automation.cli.follow_up import flags, planned, repeated_options, signing_options
     from ci_automation.report.text import approval_commands
 
+    if outcome.unsigned:
+        print_text(f"To adopt it first:\n{_updating(result.target, replace(given, adopt=True), begun=False)}")
+        return
     again = repeated_options(replace(given, adopt=given.adopt and not outcome.healed), begun=bool(outcome.done))
     if commands := approval_commands(
         outcome.plan,
@@ -192,7 +197,8 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
     if not outcome.verified:
         yield f"Nothing was verified: {result.target.ports.why_nobody}."
         if not result.target.intent.unsafe_unsigned:
-            yield "If no signer of yours signed it, begin with `update --adopt`, which shows every file first."
+            why = "It is not signed:" if outcome.unsigned else "If no signer of yours signed it,"
+            yield f"{why} begin with `update --adopt`, which shows every file first."
     if not outcome.placed:
         yield "Not checked: whether the channel was moved back to an earlier digest. The command `verify` checks that."
     if outcome.astray:

@@ -75,7 +75,7 @@ def _look(goal: Target, *, heal: bool) -> Outcome:
 
         tags = VersionTags(goal.channel, planned.plan.current_version, goal.ports)
         astray = tuple(str(tag.tag) for tag in tags.astray(planned.plan.current))
-    return replace(_outcome(planned), placed=placed, astray=astray)
+    return replace(_outcome(planned, goal), placed=placed, astray=astray)
 
 
 @click.command("plan", cls=HeadedCommand)
@@ -103,7 +103,7 @@ def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Argu
         from ci_automation.flows.files import write_file
 
         write_file(Path(out), planned.plan.to_text().encode())
-    outcome = replace(_outcome(planned), releases=planned.releases)
+    outcome = replace(_outcome(planned, goal), releases=planned.releases)
     code = finish([Result(goal, outcome)], given, exit_code=exit_code, plan_file=out)
     if out is not None and given.output == "text":
         print_text(f"The plan is in {out}.")
@@ -177,7 +177,13 @@ def apply_command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, 
     return finish([Result(goal, outcome)], given, exit_code=exit_code, details=())
 
 
-def _outcome(planned: Planned) -> Outcome:
+def _outcome(planned: Planned, goal: Target) -> Outcome:
     """Return a plan as the result of a run that did nothing of it."""
-    trust = str(planned.observed.trust)
-    return Outcome(planned.plan, 0, trust, unmade=planned.unmade, vulnerable=planned.vulnerable)
+    trust = planned.observed.trust
+    unsigned = bool(trust is Trust.UNCHECKED and planned.plan.steps and not goal.intent.unsafe_unsigned)
+    if unsigned:  # perhaps: a signature that nobody verifies is there or not
+        from ci_automation.signing.verify import gather
+
+        found = gather(goal.ports.registry, goal.channel, planned.plan.current)
+        unsigned = not (found.signatures or found.bundles)
+    return Outcome(planned.plan, 0, str(trust), unmade=planned.unmade, vulnerable=planned.vulnerable, unsigned=unsigned)

@@ -225,6 +225,17 @@ def test_what_an_adoption_of_edits_leaves_to_do(desk: Desk) -> None:
         desk.ok(*words)
 
 
+@pytest.mark.parametrize("name", ["check", "plan"])
+def test_of_what_nobody_signed_the_one_next_step_is_its_adoption(desk: Desk, name: str) -> None:
+    desk.init()
+    desk.ok("pull", CHANNEL, "out", *TRUSTED)
+    desk.publish(packed(dict(desk.files("out"))), signer=None)
+    told = desk.ok(name, CHANNEL).out
+    (line,) = (line for line in told.splitlines() if line.startswith("flux-manifests "))
+    assert told.endswith(f"To adopt it first:\n{line}\n")
+    assert "was adopted and signed" in desk.ok(*shlex.split(line)[1:], "--yes").out
+
+
 BACK = ("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "webhooks", "--yes")
 
 

@@ -80,6 +80,7 @@ class Outcome(Struct, frozen=True):
     `approvals` are those of the steps that the run published.
     `vulnerable` is as in `Planned`.
     `astray` are the version tags that do not lead to what the channel has, if anybody looked.
+    `unsigned` says that steps wait and what the channel has is not signed by anybody, so that adoption comes first.
     """
 
     plan: Plan
@@ -93,6 +94,7 @@ class Outcome(Struct, frozen=True):
     approvals: tuple[Approval, ...] = ()
     astray: tuple[str, ...] = ()
     vulnerable: tuple[OpenVulnerability, ...] = ()
+    unsigned: bool = False
 
     @property
     def digest(self) -> Digest:
