@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
 
-# As `cosign generate-key-pair` calls them.
-_GUESSED = ("--signing", "key", "--key", "cosign.key")
+
+def _guessed(half: str) -> str:
+    """Return the half of a key as `cosign generate-key-pair` calls it, if it is here, or else a placeholder."""
+    return name if Path(name := f"cosign.{half}").exists() else f"YOUR.{half}"
+
+
+def _is_guessed(signing: tuple[str, ...]) -> bool:
+    return signing[:4] == ("--signing", "key", "--key", _guessed("key"))
 
 
 def repeated_options(given: Arguments, *, begun: bool = False) -> tuple[str, ...]:
@@ -40,9 +47,9 @@ def planned(target: Target, given: Arguments) -> tuple[str, ...]:
     told = _said(given, Repeat.TRUST)
     if given.key and not given.public_key and not given.issuer:
         return ("--key", given.key, *told)
-    if told or target.ports.trusted is not None or signing_options(target, given)[: len(_GUESSED)] != _GUESSED:
+    if told or target.ports.trusted is not None or not _is_guessed(signing_options(target, given)):
         return told
-    return ("--public-key", "cosign.pub")
+    return ("--public-key", _guessed("pub"))
 
 
 def signing_options(target: Target, given: Arguments) -> tuple[str, ...]:
@@ -52,7 +59,7 @@ def signing_options(target: Target, given: Arguments) -> tuple[str, ...]:
         return ("--signing", "unsafe-unsigned", *told)
     configured = not given.key and (signing_mode(target.configured, given) is not None or bool(given.issuer))
     mode = given.signing if given.key and given.signing else "key"
-    key: tuple[str, ...] = () if configured else ("--signing", mode, "--key", given.key or "cosign.key")
+    key: tuple[str, ...] = () if configured else ("--signing", mode, "--key", given.key or _guessed("key"))
     if given.signing == "keyless":
         key = ("--signing", "keyless")
     return (*key, *_said(given, Repeat.SIGN), *told)
@@ -67,7 +74,7 @@ def signs_elsewhere(target: Target, given: Arguments) -> bool:
     """Return whether clusters trust an identity, such as a workflow's, and nothing says how to sign as it from here."""
     from ci_automation.signing.trust import TrustedIdentities
 
-    guessed = signing_options(target, given)[: len(_GUESSED)] == _GUESSED and not given.key
+    guessed = _is_guessed(signing_options(target, given)) and not given.key
     return guessed and isinstance(target.ports.trusted, TrustedIdentities)
 
 

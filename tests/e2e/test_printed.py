@@ -225,6 +225,19 @@ def test_what_an_adoption_of_edits_leaves_to_do(desk: Desk) -> None:
         desk.ok(*words)
 
 
+def test_a_key_that_nobody_named_and_that_is_not_here_is_a_placeholder(desk: Desk) -> None:
+    desk.init()
+    for half in ("key", "pub"):
+        (desk.folder / f"cosign.{half}").rename(desk.folder / f"own.{half}")
+    told = desk.ok("check", CHANNEL).out
+    assert "cosign." not in told
+    assert ("--public-key YOUR.pub " in told, told.count("--key YOUR.key ")) == (True, 2)
+    for half in ("key", "pub"):
+        told = told.replace(f"YOUR.{half}", f"own.{half}")
+    for _, *words in approval(told):
+        desk.ok(*words)
+
+
 @pytest.mark.parametrize("name", ["check", "plan"])
 def test_of_what_nobody_signed_the_one_next_step_is_its_adoption(desk: Desk, name: str) -> None:
     desk.init()
