@@ -266,7 +266,7 @@ class TestConfiguration:
     def test_all_artifacts_are_updated_and_the_highest_code_wins(self, desk: Desk) -> None:
         ran = desk.run("update", "--output", "json")
         assert ran.code == 20
-        assert set(ran.json) == {"schema", "exitCode", "artifacts"}
+        assert set(ran.json) == {"schema", "exitCode", "artifacts", "promotions"}
         assert ran.json["exitCode"] == 20
         found = {each["name"]: each for each in ran.json["artifacts"]}
         assert [each["exitCode"] for each in found.values()] == [0, 20, 0]
@@ -661,5 +661,5 @@ def test_a_version_that_is_not_there_names_those_beside_it(desk: Desk, command: 
 def test_the_results_of_one_artifact_have_the_shape_of_many(desk: Desk) -> None:
     desk.init()
     one = json.loads(desk.ok("check", CHANNEL, *TRUSTED, "--output", "json").out)
-    assert one.keys() == {"schema", "exitCode", "artifacts"}
+    assert one.keys() == {"schema", "exitCode", "artifacts", "promotions"}
     assert [set(entry) for entry in one["artifacts"]] == [RESULT_KEYS]
