@@ -147,6 +147,12 @@ class PromotionResult(Struct, frozen=True):
     def print_next(self, done: PromotionShown, given: Arguments) -> None:
         """Print the command that approves a promotion, or does one that was only shown."""
         goal, asks = self.planned.goal, done.decision is Decision.APPROVAL and not done.done
+        if (
+            done.ahead
+            and done.decision is Decision.WAIT
+            and any(it.decision is Decision.APPROVAL for it in done.findings.gates)
+        ):
+            print_text(f"After that, a person has to approve it: then `check {self.planned.name}` says how.")
         if not done.is_open and not (done.digest and asks):
             return
         what = "approve" if asks else f"promote {done.version}"

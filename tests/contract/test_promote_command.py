@@ -311,6 +311,12 @@ class TestAhead:
         self, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         shutil.rmtree(folder / "production")
+        configure(folder, production="{from: staging, after: 72h}")
+        assert run(["check", "production"]) == 0
+        out = capsys.readouterr().out
+        assert "write `after: 0h` into its `promote`" in out
+        assert out.endswith("After that, a person has to approve it: then `check production` says how.\n")
+        configure(folder)
         value = self.look(capsys, "plan", "production")
         assert value["promotions"][0]["from"] == {"version": "", "digest": ""}
         assert run(["plan", "production", "--exit-code"]) == 3
