@@ -71,7 +71,7 @@ def test_what_was_published_is_neither_adopted_nor_accepted_again() -> None:
 
 
 SIGNED = {
-    "as most do": ({}, "--signing key --key cosign.key"),
+    "as most do, with a placeholder": ({}, "--signing key --key YOUR.key"),
     "with the key of this run": ({"key": "k.key"}, "--signing key --key k.key"),
     "with a KMS": ({"signing": "kms", "key": "awskms:///k"}, "--signing kms --key awskms:///k"),
     "keyless": ({"signing": "keyless", "issuer": "i"}, "--signing keyless --issuer i"),
