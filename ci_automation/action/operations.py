@@ -257,7 +257,7 @@ def _adopt(goal: Target, wanted: OperationInputs) -> Operation:
         require_still_there(placed, ports)
 
     nothing = f"{goal.channel} is signed and where it belongs: there is nothing to adopt."
-    text = "\n".join(adoption_text(it, shown=None) for it in shown) or nothing
+    text = "\n".join(adoption_text(it, shown=None, every=True) for it in shown) or nothing
     return Operation(
         before=at,
         after=at,

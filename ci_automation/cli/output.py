@@ -55,7 +55,7 @@ def confirmation(given: Arguments) -> Callable[[Adoption], bool]:
         from ci_automation.report.adoption import ALONE, adoption_text
 
         done_with_progress()
-        click.echo(f"{adoption_text(adoption)}\n{ALONE}", err=True)
+        click.echo(f"{adoption_text(adoption, every=given.verbose)}\n{ALONE}", err=True)
         if given.yes:
             return True
         return confirmed("Trust it, and sign it?")

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flux.components import hunks
-from ci_automation.report.blocks import Table, plain_text
+from ci_automation.report.blocks import Table, on_terminal, plain_line, plain_text
+from ci_automation.report.rights import rights_blocks
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
+    from ci_automation.impact.rights import FolderRights
 
 ALONE = "Adoption signs and records this digest, and publishes nothing else."
 _LINES = 60  # of a difference; whoever wants more has `pull`
@@ -41,6 +43,9 @@ class Adoption(Struct, frozen=True):
     overlay: tuple[AdoptedFile, ...]
     compared_with: Digest | None
     compared_options: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()  # by its manifest: from where it is, and when it was made
+    secrets: tuple[str, ...] = ()  # files that hold one in plain text
+    rights: tuple[FolderRights, ...] = ()
 
 
 def difference(old: bytes, new: bytes) -> tuple[str, ...]:
@@ -53,15 +58,21 @@ def difference(old: bytes, new: bytes) -> tuple[str, ...]:
     return tuple(line.encode(errors="surrogateescape").decode(errors="backslashreplace") for line in lines)
 
 
-def adoption_text(adoption: Adoption, shown: int | None = _LINES) -> str:
+def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool = False) -> str:
     """Return every file of an artifact, and how its components differ from what Flux would have rendered.
 
-    Of the difference `shown` lines are there, or all.
+    Of the difference `shown` lines are there, or all; of what Flux may do, the gravest, or `every` right.
     """
     lines = [adoption.problem, "", f"{adoption.channel} is at {adoption.digest}."]
+    if adoption.stated:
+        lines.append(f"Its manifest says, and no signature proves: {'; '.join(map(plain_line, adoption.stated))}.")
     lines.append(f"It is Flux {adoption.version} with {_options(adoption.options)}.")
     if adoption.compared_with and adoption.options != adoption.compared_options:
         lines.append(f"The signed digest has {_options(adoption.compared_options)}.")
+    lines += [
+        f"danger: {shlex.quote(path)} holds a Secret in plain text, which everyone who can pull the artifact can read"
+        for path in adoption.secrets
+    ]
     # Before the edits, whose end a page may cut off.
     if adoption.overlay:
         compared = (
@@ -74,6 +85,8 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES) -> str:
         lines += [Table(("path", "bytes", "sha256", ""), tuple(rows)).to_text(), ""]
     else:
         lines.append(f"There are no files but {adoption.components}.")
+    rights = [part.to_text() for part in on_terminal(rights_blocks(adoption.rights, every=every))]
+    lines += [*rights, ""] if rights else ()
     upstream = f"what Flux {adoption.version} renders with its options"
     if not adoption.difference:
         return plain_text("\n".join([*lines, f"{adoption.components} equals {upstream}, byte for byte."]))

@@ -283,6 +283,8 @@ class TestAdoption:
         (adoption,) = asked
         assert (adoption.digest, adoption.version, adoption.difference) == (planted, PATCH, ())
         assert adoption.compared_with == signed
+        assert [each.split()[0] for each in adoption.stated] == ["source", "revision", "created"]
+        assert f"revision {PATCH}@sha1:" in adoption.stated[1]
         changes = {file.path: file.change for file in adoption.overlay}
         first, *others = OVERLAY.files
         assert changes == {first.path: "gone", "new.yaml": "new", **{file.path: "same" for file in others}}

@@ -271,6 +271,24 @@ class TestAdoption:
         }
         assert desk.state() == before
 
+    def test_hand_edits_are_said_to_stop_it_with_the_options_that_go_on(self, desk: Desk) -> None:
+        desk.init()
+        desk.ok("pull", CHANNEL, "out")
+        files = {**desk.files("out"), "s.yaml": b"kind: Secret\nstringData: {password: hunter2}\n"}
+        files[COMPONENTS] = files[COMPONENTS].replace(b"replicas: 1\n", b"replicas: 3\n", 1)
+        digest = desk.publish(packed(dict(files)), signer=None)
+        before = desk.state()
+        ran = desk.run(*UPDATE, "--adopt", "--yes")
+        assert (ran.code, "code edited-not-adopted" in ran.err) == (11, True)
+        assert f"{CHANNEL} was not adopted" in ran.err
+        assert ran.err.count("+  replicas: 3") == 1
+        assert desk.state() == before
+        assert "danger: s.yaml holds a Secret in plain text" in ran.err
+        assert "hunter2" not in ran.err
+        assert "What Flux may do in clusters that apply ./flux-system:" in ran.err
+        desk.ok(*UPDATE, "--adopt", "--yes", "--accept-edits")
+        assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"] == str(digest)
+
     def test_the_version_of_what_another_tool_made_is_known_from_then_on(self, desk: Desk) -> None:
         desk.init()
         desk.ok("pull", CHANNEL, "out")

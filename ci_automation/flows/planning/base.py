@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.errors import PolicyRefused, UsageError
+from ci_automation.flows.observe import Trust
 from ci_automation.flows.planning.contents import read_contents
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
@@ -48,6 +49,18 @@ class OptionsUnclear(PolicyRefused):
         super().__init__("the components file does not show all options that the artifact was made with")
 
 
+class EditedNotAdopted(PolicyRefused):
+    """An artifact to adopt whose components file is not what its release and options give."""
+
+    hint = (
+        "To adopt it as it is, give --adopt and --accept-edits: the next update then drops the edits. To keep them, "
+        "move them into a patch of the kustomization first."
+    )
+
+    def __init__(self, channel: Reference, version: Version) -> None:
+        super().__init__(f"{channel} was not adopted: its components differ from what Flux {version} renders")
+
+
 class Base(Struct, frozen=True):
     """Base of a step: an artifact whose options are known and proven."""
 
@@ -84,6 +97,7 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
     Raises:
         EditedByHand: the components file is not what its release and options give, and the user does not accept that.
         MadeByAnotherTool: neither, and another tool wrote it.
+        EditedNotAdopted: the same of an artifact to adopt, whose difference was shown.
         NotRendered: `push` published it.
         OptionsUnclear: our annotation states other options than can be recovered.
         InvalidManifest: our annotation states another version than the file.
@@ -97,6 +111,8 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
     ports.say(f"rendering the present {recovered.version} again to prove its options")
     rendered = _rendered_again(plain, recovered, ports)
     if not intent.drops_edits(observed.digest):
+        if observed.trust is Trust.ADOPTED and plain != rendered:
+            raise EditedNotAdopted(observed.channel, found.version)
         prove_options(plain, recovered, rendered)
     unedited = rendered if rendered != plain else None
     return Base(observed.digest, found.version, options, found.overlay, found.path, found.components, unedited)

@@ -16,6 +16,8 @@ from ci_automation.flows.planning.contents import read_shown, read_tree
 from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flux.artifact import with_stated_flags
 from ci_automation.flux.recover import recover
+from ci_automation.impact.overlay.bootstrapped import plain_secrets
+from ci_automation.impact.overlay.preflight import preflight
 from ci_automation.report.adoption import AdoptedFile, Adoption, difference
 from ci_automation.signing.verify import verify
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _ROW, _MOST_SHOWN = 40, 250_000  # characters beside a path, and of the list of all: a page of GitHub's has room for it
+_STATED, _MOST_STATED = ("source", "revision", "created"), 200
 _IGNORE_FILE = ".sourceignore"  # of source-controller, which also drops its own list of files to ignore for it
 
 
@@ -60,6 +63,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     options = with_stated_flags(recovered.options, observed.manifest)  # which later steps take along
     upstream = render_release(recovered.version, options, ports).text
     signed, before = _last_signed(observed, ports)
+    stated = ((name, observed.manifest.annotations.get(f"org.opencontainers.image.{name}")) for name in _STATED)
     overlay, known = tree.without(path).by_path, {name: file for name, file in before.by_path.items() if name != path}
     return Adoption(
         channel=observed.channel,
@@ -75,6 +79,9 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         ),
         compared_with=signed.digest if signed else None,
         compared_options=_options(signed, before, path) if signed else (),
+        stated=tuple(f"{name} {said[:_MOST_STATED]}" for name, said in stated if said),
+        secrets=plain_secrets(tree.without(path), lenient=True),
+        rights=preflight(Tree(()), tree, path, ports.kustomize).rights,
     )
 
 

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import Severity
+from ci_automation.impact.rights import FolderRights, Right
 from ci_automation.report.adoption import AdoptedFile, Adoption, adoption_text, difference
 
 ADOPTION = Adoption(
@@ -34,6 +36,25 @@ def test_every_file_is_shown_with_its_digest_and_what_became_of_it() -> None:
     for file in ADOPTION.overlay:
         assert file.digest.short in text
     assert "\x1b" not in text
+
+
+def test_what_the_manifest_says_plain_secrets_and_rights_come_before_the_difference() -> None:
+    right = Right("", ("user a",), "ClusterRole b", "c", "read pods", Severity.INFO)
+    shown = replace(
+        ADOPTION,
+        stated=("source https://git.example/a\nforged", "revision main@sha1:1"),
+        secrets=("a b.yaml",),
+        rights=(FolderRights(".", (right,)),),
+        difference=("+b",),
+    )
+    text = adoption_text(shown)
+    said = "Its manifest says, and no signature proves: source https://git.example/a"
+    assert said in text
+    assert "\nforged" not in text
+    assert "\ndanger: 'a b.yaml' holds a Secret in plain text" in text
+    assert "What Flux may do in clusters that apply ./:" in text[: text.index("differs from")]
+    assert "may read pods" not in text
+    assert "may read pods" in adoption_text(shown, every=True)
 
 
 def test_a_difference_is_shown_and_an_endless_one_cut() -> None:
