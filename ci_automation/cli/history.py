@@ -54,6 +54,9 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
     if given.output == "json":
         print_json({"entries": [_to_json(entry) for entry in _newer(found.entries, after)]}, "history")
     else:
+        tags = {tag for it in found.entries for tag in (it.tag, *it.channels, *it.version_tags)}
+        if rows and reference.tag and reference.tag not in tags:
+            print_line(f"{reference} does not exist. This is the history of the rest of its repository:")
         if not rows:
             print_line(f"{reference.repository} has nothing yet.")
         elif shown:

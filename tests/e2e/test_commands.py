@@ -589,6 +589,15 @@ class TestLiftingAHold:
         assert (ran.code, "use --lift" in ran.err) == (2, True)
 
 
+def test_the_history_of_a_channel_that_is_not_there_says_so_above_the_others(desk: Desk) -> None:
+    desk.init()
+    absent = CHANNEL.replace("production", "staging")
+    said = f"{absent} does not exist. This is the history of the rest of its repository:\n"
+    of_all = desk.ok("history", CHANNEL, *TRUSTED).out
+    assert desk.ok("history", absent, *TRUSTED).out == said + of_all
+    assert desk.ok("history", CHANNEL.removesuffix(":production"), *TRUSTED).out == of_all
+
+
 def test_a_teams_own_manifests_are_pushed_and_promoted(desk: Desk) -> None:
     desk.write("shop/deploy.yaml", "kind: Deployment\n")
     origin = ("--source", "https://git.example/shop", "--revision", "main@sha1:1")
