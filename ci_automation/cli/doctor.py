@@ -29,6 +29,7 @@ from ci_automation.flows.doctor import (
     examine_kustomize,
     examine_registry,
     examine_signer,
+    told_once,
 )
 from ci_automation.report.blocks import plain_text, wrapped
 
@@ -116,10 +117,8 @@ def examined(
     goals: Iterable[Target], config: Config | None, place: GitHubPlace | None, top: Path, file: str | None
 ) -> list[Diagnosis]:
     """Return what is found on this machine, in the checkout at `top`, and in the registries."""
-    found = [examine_kustomize(kustomize())]
-    for goal in goals:
-        found += _of_artifact(goal)
-    return [*found, _of_workflows(config, place, top / _WORKFLOWS, file)]
+    of_artifacts = told_once(it for goal in goals for it in _of_artifact(goal))
+    return [examine_kustomize(kustomize()), *of_artifacts, _of_workflows(config, place, top / _WORKFLOWS, file)]
 
 
 def _of_artifact(goal: Target) -> Iterator[Diagnosis]:
@@ -128,7 +127,9 @@ def _of_artifact(goal: Target) -> Iterator[Diagnosis]:
     except Error as error:
         yield diagnosed(f"{goal.channel}: credentials and keys", error)
         return
-    yield from examine_registry(goal.channel, ports, time.monotonic)
+    source = goal.configured.promote if goal.configured else None
+    first = f"`promote`, once {source.source} has one" if source else "`init`"
+    yield from examine_registry(goal.channel, ports, time.monotonic, first=first)
     yield from examine_signer(goal.channel, ports, intent, in_workflow=bool(os.environ.get("GITHUB_ACTIONS")))
 
 

@@ -6,6 +6,7 @@ import enum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Error, RegistryError, ReleaseSourceError, UsageError
@@ -18,7 +19,7 @@ from ci_automation.github.errors import GitHubDenied, GitHubUnreachable
 from ci_automation.signing.trust import TrustedIdentities
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime, timedelta
 
     from ci_automation.artifact.reference import Reference
@@ -64,8 +65,13 @@ def examine_kustomize(kustomize: Kustomize | None) -> Diagnosis:
     return Diagnosis(what, Health.GOOD, "it starts, confined")
 
 
-def examine_registry(channel: Reference, ports: Ports, seconds: Callable[[], float]) -> Iterator[Diagnosis]:
-    """Yield whether the registry answers, how fast, whether the channel is there, and whether a run could write."""
+def examine_registry(
+    channel: Reference, ports: Ports, seconds: Callable[[], float], *, first: str = "`init`"
+) -> Iterator[Diagnosis]:
+    """Yield whether the registry answers, how fast, whether the channel is there, and whether a run could write.
+
+    `first` is what makes the first digest of the channel.
+    """
     what = f"{channel}: read"
     before = seconds()
     try:
@@ -75,10 +81,7 @@ def examine_registry(channel: Reference, ports: Ports, seconds: Callable[[], flo
         return
     took = seconds() - before
     if digest is None:
-        advice = (
-            "Make its first digest: `init`, or `promote` for a channel that is promoted. Or check the spelling and the "
-            "right to read."
-        )
+        advice = f"Make its first digest: {first}. Or check the spelling and the right to read."
         yield Diagnosis(what, Health.WRONG, "there is no such channel", advice, UsageError.exit_code)
     elif took > _SLOW:
         advice = "Look at the registry, and the network."
@@ -224,3 +227,13 @@ def _is_alive(runs: Runs, place: GitHubPlace, wanted: SettingsNeeded) -> str:
 def diagnosed(what: str, error: Error) -> Diagnosis:
     """Return an error as a finding."""
     return Diagnosis(what, Health.WRONG, str(error), error.hint, error.exit_code)
+
+
+def told_once(findings: Iterable[Diagnosis]) -> Iterator[Diagnosis]:
+    """Yield the findings, one for all those with the same error of a registry, such as a host that nobody can reach."""
+    causes: dict[object, list[Diagnosis]] = {}
+    for number, it in enumerate(findings):
+        cause = (it.found, it.advice) if it.exit_code == RegistryError.exit_code else number
+        causes.setdefault(cause, []).append(it)
+    for same in causes.values():
+        yield replace(same[0], what=", ".join(it.what for it in same))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.cli import run
 from ci_automation.config.workflows import GitHubPlace
 from ci_automation.flows.doctor import (
     Diagnosis,
@@ -18,6 +20,7 @@ from ci_automation.flows.doctor import (
     examine_kustomize,
     examine_registry,
     examine_signer,
+    told_once,
 )
 from ci_automation.flows.init import init
 from ci_automation.github.client import GitHub
@@ -25,16 +28,19 @@ from ci_automation.github.runs import Runs
 from ci_automation.github.waiting import GitHubPatience
 from ci_automation.impact.overlay.builder import KustomizeUnusable
 from ci_automation.net.waiting import Clock
+from ci_automation.registry.port import Unreachable
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
 from tests.fakes.forge import Forge
-from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent
+from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from tests.contract.scene import Scene
     from tests.fakes.forge.repository import Repository
+    from tests.fakes.registry import Asked
 
 WORKFLOW = b"name: Flux\non: {schedule: [{cron: '17 * * * *'}]}\njobs: {a: {runs-on: u, steps: [{run: 'true'}]}}\n"
 RIGHTS = {"contents": "read", "actions": "read", "administration": "read", "metadata": "read"}
@@ -151,6 +157,39 @@ def test_a_channel_is_read_written_to_and_verified() -> None:
         assert next(examine_signer(CHANNEL, keyless, intent(), in_workflow=in_workflow)).health is signs
     times = iter((0.0, 3.0))
     assert next(iter(examine_registry(CHANNEL, ports, lambda: next(times)))).health is Health.WRONG
+
+
+def test_each_channel_is_told_what_makes_its_first_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cosign.pub").write_text(signing_key().public.to_pem())
+    (tmp_path / "fleet.yaml").write_text(
+        "version: 1\ndefaults: {verify: {publicKey: cosign.pub}}\nartifacts:\n"
+        "  - {name: staging, url: 'layout:registry:staging'}\n"
+        "  - {name: production, url: 'layout:registry:production', promote: {from: staging}}\n"
+    )
+    run(["doctor", "--config", "fleet.yaml", "--output", "json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    advice = [it["advice"].partition(". Or ")[0] for it in found if it["found"] == "there is no such channel"]
+    made = "Make its first digest: "
+    assert advice == [f"{made}`init`", f"{made}`promote`, once staging has one"]
+
+
+def test_a_registry_that_is_away_is_told_once() -> None:
+    def away(_: Asked) -> None:
+        raise Unreachable("registry.example", "timed out")
+
+    world = World()
+    world.registry.before = away
+    ports = world.ports()
+    channels = (CHANNEL, CHANNEL.at_tag("staging"))
+    looks = (
+        it for at in channels for it in (*examine_registry(at, ports, float), *examine_signer(at, ports, intent()))
+    )
+    told, *others = told_once(looks)
+    assert told.what == ", ".join(f"{at}: {what}" for at in channels for what in ("read", "what clusters verify"))
+    assert health(others) == [Health.GOOD] * 2
 
 
 def test_the_action_looks_too_and_is_red_if_something_is_wrong(scene: Scene) -> None:
