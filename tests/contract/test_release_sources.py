@@ -173,7 +173,8 @@ def test_tags_that_are_no_releases_of_flux_are_left_out(source: Make) -> None:
 def test_an_unknown_version_is_not_found_and_its_neighbours_are_named(source: Make, version: str, near: str) -> None:
     with pytest.raises(ReleaseNotFound) as caught:
         source(OLD, NEW).fetch(Version.parse(version))
-    assert str(caught.value).endswith(f" has no release {version}; it has {near}")
+    verb = "are" if " and " in near else "is"
+    assert str(caught.value).endswith(f" has no release {version}; the nearest {verb} {near}")
 
 
 def test_an_empty_list_is_refused(source: Make) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.tree import TreeFile
@@ -217,9 +218,10 @@ def _documents(path: str, data: bytes) -> list[Mapping[str, Any]]:
     return [value for value in _values(path, data) if isinstance(value, dict)]
 
 
-def _values(path: str, data: bytes) -> list[Any]:
+@lru_cache(maxsize=64)  # both sides of a step mostly have the same files
+def _values(path: str, data: bytes) -> tuple[Any, ...]:
     try:
-        return [*map(plain, nodes(_text(path, data)))]
+        return (*map(plain, nodes(_text(path, data))),)
     except Unreadable as error:
         raise UnfitBootstrap(f"{path}:{error.line or 1}: {error.reason}") from None
 
