@@ -106,7 +106,12 @@ def killed(proxy: Proxy, arguments: tuple[object, ...], number: int, moment: str
         _, errors = process.communicate(timeout=COMMAND)
     assert process.returncode == -signal.SIGKILL, errors
     # The registry may still be at it; whoever runs next comes minutes later.
-    wait_until(lambda: True if len(proxy.requests) >= number else None, COMMAND, lambda: "the request came to no end")
+    # A later request that came beside it may be dropped before it ends.
+    wait_until(
+        lambda: (len(proxy.requests) >= number and not proxy.busy) or None,
+        COMMAND,
+        lambda: "the request came to no end",
+    )
     proxy.forget()
 
 

@@ -74,6 +74,12 @@ class Proxy(Loopback):
         with self._lock:
             return [request for request in self._seen if request is not None]
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request came that was neither answered nor dropped yet."""
+        with self._lock:
+            return None in self._seen
+
     def route(self, path: str) -> str:
         """Return the `host:port` that a path goes to."""
         return next((place for start, place in self.routes.items() if path.startswith(start)), self.upstream)
