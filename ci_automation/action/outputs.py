@@ -41,7 +41,7 @@ OUTPUTS = (
     Output("signed", "true if this run verified a signature of that digest"),
     Output("healed", "true if this run restored a lost signature"),
     Output("approval-url", "The page where a person can approve the waiting step"),
-    Output("pending-version", "The version that needs approval, waits for a date,, or is refused"),
+    Output("pending-version", "The version that needs approval, waits for a date, or is refused"),
     Output("pending-base-digest", "The base digest of the waiting step"),
     Output("pending-digest", "The target digest of the waiting step: an approval counts for this digest"),
     Output("pending-decision", "approval, wait or refused; empty if no step waits"),

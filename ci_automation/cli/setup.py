@@ -13,6 +13,7 @@ import click
 from msgspec import Struct
 
 from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.clone import git, place_of_clone, top_of
 from ci_automation.cli.output import confirmed, print_aside, print_text
@@ -27,7 +28,7 @@ from ci_automation.flows.setup import CONFIGURATION, Answers, UnfitAnswer, first
 from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import newest_known
-from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC
+from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, covering
 from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def command(channels: tuple[str, ...], *, after: str, yes: bool, **told: str | N
     top = top_of(Path.cwd())
     bootstrapped = next(iter(_bootstrapped(top)), None)
     told["channels"] = " ".join(channels) or None
-    answers = _answered(_Questions(told, asks=sys.stdin.isatty() and not yes), top, bootstrapped, after)
+    answers = _answered(_Questions(told, asks=sys.stdin.isatty() and not yes), top, after)
     newest = newest_known()
     files = _overlay(top, answers)
     applied = sync_path(_in_artifact(top, answers, files), _COMPONENTS)
@@ -119,7 +120,7 @@ class _Questions(Struct, frozen=True):
         return default
 
 
-def _answered(ask: _Questions, top: Path, bootstrapped: str | None, after: str) -> Answers:
+def _answered(ask: _Questions, top: Path, after: str) -> Answers:
     """Return what the options, the clone and a person say.
 
     Raises:
@@ -134,10 +135,7 @@ def _answered(ask: _Questions, top: Path, bootstrapped: str | None, after: str) 
     there = {it.channel: it for it in config.artifacts} if config else {}
     channels = _named(references, there, ask.told["name"])
     first, channel = next(iter(channels.items()))
-    folder = "clusters/flux-system" if len(channels) > 1 else f"clusters/{first}/flux-system"
-    folder = (
-        there[channel].overlay or "-" if channel in there else f"flux/{first}" if folder == bootstrapped else folder
-    )
+    folder = there[channel].overlay or "-" if channel in there else _folder(top, "" if len(channels) > 1 else first)
     folder = ask.answer("overlay", "Folder with your own files (- for none)?", folder)
     return Answers(
         channels=channels,
@@ -208,6 +206,18 @@ def _bootstrapped(top: Path) -> list[str]:
         for name in (SYNC, COMPONENTS)
     }
     return sorted(folders[SYNC] & folders[COMPONENTS])
+
+
+def _folder(top: Path, name: str) -> str:
+    """Return the usual folder for the team's own files that no Kustomization of `flux bootstrap` applies, or `-`.
+
+    Such a Kustomization would try to build the folder, which refers to components that are in the artifact alone.
+    """
+    usual = (f"clusters/{name}/flux-system".replace("//", "/"), f"flux/{name or 'all'}")
+    made = _bootstrapped(top)
+    synced = [Tree((TreeFile(SYNC, (top / folder / SYNC).read_bytes()),)) for folder in made]
+    free = (it for it in usual if it not in made and not any(covering(each, it) for each in synced))
+    return next(free, "-")
 
 
 def _overlay(top: Path, answers: Answers) -> dict[str, str]:

@@ -29,31 +29,45 @@ def left_to_do(
     `there`: has the first channel a digest? None: not known. `bootstrapped` is a folder that `flux bootstrap` made.
     `declined` are the files that the person left as they are.
     """
-    place = answers.place
-    at = f"{place.server}/{place.repository}"
-    environments = f"{at}/settings/environments/new"
+    at = f"{answers.place.server}/{answers.place.repository}"
+    run = f"Run workflow at {at}/actions/workflows/flux.yaml"
     if declined:
         yield f"Bring the differences above into {', '.join(declined)}: the rest of this list needs them."
-    files = f"Commit the files, and bring them to {place.branch}."
+    files = f"Commit the files, and bring them to {answers.place.branch}."
     yield files if answers.keyless else f"{files} Add the public half of the key as {PUBLIC_KEY}."
+    yield from _settings(answers, at)
+    yield _first(answers, run, newest, bootstrapped, there=there)
+    yield from _role(answers, answers.first[1])
+    yield from _promoted(answers, run)
+    yield from _secret(answers)
+    each = " of each channel" if answers.waves else ""
+    objects = objects_file("CHANNEL" if each else answers.first[0])
+    yield (
+        f"After the first green run{each}, for each cluster, one cluster first: kubectl apply -f {objects}. A cluster "
+        f"without Flux needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
+    )
+    yield "Look for what is missing, in this clone: GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
+
+
+def _settings(answers: Answers, at: str) -> Iterator[str]:
+    """Yield the settings of the repository at this address."""
+    branch, environments = answers.place.branch, f"{at}/settings/environments/new"
     if not answers.by_run:
         yield f'Tick "Allow GitHub Actions to create and approve pull requests": {at}/settings/actions'
+    yield (f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {branch} alone: {environments}")
     yield (
-        f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {place.branch} alone: "
-        f"{environments}"
-    )
-    yield (
-        f"Protect {place.branch} with a rule that asks for a pull request with a review, since a person who may push a "
+        f"Protect {branch} with a rule that asks for a pull request with a review, since a person who may push a "
         f"workflow there can sign anything: {at}/settings/rules"
     )
     for name in () if answers.keyless else answers.channels:
         yield (
-            f"Make the environment {ENVIRONMENT}-{name} for the branch {place.branch} alone, without reviewers, with "
+            f"Make the environment {ENVIRONMENT}-{name} for the branch {branch} alone, without reviewers, with "
             f"the secrets COSIGN_KEY and COSIGN_PASSWORD: {environments}"
         )
-    run = f"Run workflow at {at}/actions/workflows/flux.yaml"
-    yield _first(answers, run, newest, bootstrapped, there=there)
-    yield from _role(answers, answers.first[1])
+
+
+def _promoted(answers: Answers, run: str) -> Iterator[str]:
+    """Yield how each promoted channel gets its first digest."""
     known = {answers.first[1].repository}
     for name, source in answers.waves:
         yield (
@@ -63,14 +77,6 @@ def left_to_do(
         channel = answers.channels[name]
         yield from _role(answers, channel) if channel.repository not in known else ()
         known.add(channel.repository)
-    yield from _secret(answers)
-    each = " of each channel" if answers.waves else ""
-    objects = objects_file("CHANNEL" if each else answers.first[0])
-    yield (
-        f"After the first green run{each}, for each cluster, one cluster first: kubectl apply -f {objects}. A cluster "
-        f"without Flux needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
-    )
-    yield "Look for what is missing, in this clone: GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
 
 
 def _first(answers: Answers, run: str, newest: str, bootstrapped: str | None, *, there: bool | None) -> str:

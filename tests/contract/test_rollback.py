@@ -159,6 +159,10 @@ class TestWhere:
         (tag,) = (tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.5"))
         assert tag in caught.value.hint
 
+    def test_where_nothing_was_published_no_tags_are_named(self) -> None:
+        error = NotInHistory(CHANNEL, "v2.98.5", World().ports())
+        assert error.hint.startswith("Nothing that this program published")
+
     def test_names_the_neighbours_of_a_version_that_is_not_there(self, world: World) -> None:
         with pytest.raises(NotInHistory, match=r"'v2\.98\.6'; the nearest are v2\.98\.5 and v2\.98\.8$"):
             propose_rollback(CHANNEL, Wish("2.98.6"), world.ports(), intent())

@@ -304,6 +304,24 @@ def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(
 
 
 @pytest.mark.parametrize(
+    ("path", "overlay"),
+    [("./clusters/a", "clusters/flux-system"), ("./clusters", "flux/all"), ("./", None)],
+)
+def test_no_file_is_written_where_flux_bootstrap_applies_it(clone: Path, path: str, overlay: str | None) -> None:
+    folder = clone / "clusters/a/flux-system"
+    folder.mkdir(parents=True)
+    (folder / "gotk-components.yaml").write_text("")
+    (folder / "gotk-sync.yaml").write_text(
+        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a, namespace: b}\n"
+        f"spec: {{path: {path}, sourceRef: {{kind: GitRepository}}}}\n"
+    )
+    subprocess.run(["git", "-C", str(clone), "add", "."], check=True)
+    assert run(["setup", "staging", "production", *ACTION, "--yes"]) == 0
+    written = files(clone)[".github/flux-manifests.yaml"]
+    assert re.findall(r"overlay: (.+)", written) == ([overlay] if overlay else [])
+
+
+@pytest.mark.parametrize(
     ("arguments", "code"),
     [
         ((CHANNEL,), "unanswered"),

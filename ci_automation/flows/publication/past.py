@@ -36,7 +36,8 @@ class NotInHistory(UsageError):
         super().__init__(f"nothing in the history of {channel} is {wanted!r}{near}" if wanted else unnamed)
         newest = ", ".join(tags[:_SHOWN])
         lists = "`history` lists the digests. To end a hold alone, use lift-hold or --lift."
-        self.hint = f"Give a version, or one of these tags: {newest}. {lists}"
+        none = "Nothing that this program published is in the repository. `update --adopt` begins a history."
+        self.hint = f"Give a version, or one of these tags: {newest}. {lists}" if tags else none
 
 
 class AmbiguousVersion(UsageError):
