@@ -44,7 +44,9 @@ def left_to_do(
     objects = objects_file("CHANNEL" if each else answers.first[0])
     yield (
         f"After the first green run{each}, for each cluster, one cluster first: kubectl apply -f {objects}. A cluster "
-        f"without Flux needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
+        "that follows the channel already needs the `verify` block alone: a second Kustomization over the same objects "
+        f"would fight with its own. A cluster without Flux "
+        f"needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
     )
     yield "Look for what is missing, in this clone: GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
 
