@@ -5,18 +5,14 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable
     from types import FrameType
 
 _IMPORTS = "<frozen importlib._bootstrap>"
 _LATER = 0.005  # seconds
 _OBJECTS = 200_000  # between two searches for garbage in circles; an update makes 80,000, and leaves 700 of them
-_FUNCTION = 1  # the flag CO_OPTIMIZED, which code of modules and classes lacks
-_METHODS = ("search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn")
 
 
 def main() -> None:
@@ -25,7 +21,6 @@ def main() -> None:
         _listen()
         _open_missing()
         gc.set_threshold(_OBJECTS)
-        put_off_patterns()
         from ci_automation.cli import run
 
         code = run(sys.argv[1:])
@@ -58,42 +53,6 @@ def interrupt(_number: int, frame: FrameType | None) -> None:
         signal.setitimer(signal.ITIMER_REAL, _LATER)
         return
     raise KeyboardInterrupt
-
-
-def put_off_patterns() -> None:
-    """Let `re.compile` compile the patterns of modules and classes at their first use.
-
-    An update imports 280 patterns, its own and those of libraries, and uses 100. Patterns in functions are compiled at
-    once, because their errors may be expected.
-    """
-    import re
-
-    at_once = re.compile
-
-    def put_off(pattern: Any, flags: Any = 0) -> Any:  # noqa: ANN401  # as `re.compile`
-        in_function = sys._getframe(1).f_code.co_flags & _FUNCTION  # noqa: SLF001  # inspect takes a while to import
-        return at_once(pattern, flags) if in_function else _Pattern(at_once, pattern, flags)
-
-    re.compile = put_off
-
-
-class _Pattern:
-    """Pattern that is compiled at its first use."""
-
-    def __init__(self, compile_it: Callable[..., re.Pattern[Any]], *arguments: Any) -> None:  # noqa: ANN401
-        self._compile, self._arguments = compile_it, arguments
-        self.pattern = arguments[0]
-
-    @property  # type: ignore[misc]  # nobody sets it
-    def __class__(self) -> Any:  # noqa: ANN401  # isinstance asks for it, and `re` does before it takes a pattern
-        import re
-
-        return re.Pattern
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever a pattern has
-        compiled = self._compile(*self._arguments)
-        self.__dict__.update((each, getattr(compiled, each)) for each in _METHODS)
-        return getattr(compiled, name)
 
 
 def _open_missing() -> None:
