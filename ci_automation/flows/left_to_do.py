@@ -1,4 +1,4 @@
-"""What a person still does once `setup` wrote the files, in order, each with its address."""
+"""The list that `setup` prints at its end: settings, runs and commands that are left to a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Flux may do in clusters, by folder and namespace."""
+"""Blocks of a report that list the rights which a folder gives to Flux in clusters."""
 
 from __future__ import annotations
 
