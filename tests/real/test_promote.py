@@ -60,6 +60,11 @@ class Both:
         """The requests to both."""
         return [request for proxy in self.proxies for request in proxy.requests]
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request to either was neither answered nor dropped yet."""
+        return any(proxy.busy for proxy in self.proxies)
+
     def forget(self) -> None:
         """Start anew, and let nobody interfere."""
         for proxy in self.proxies:
