@@ -46,6 +46,7 @@ class Adoption(Struct, frozen=True):
     stated: tuple[str, ...] = ()  # by its manifest: from where it is, and when it was made
     secrets: tuple[str, ...] = ()  # files that hold one in plain text
     rights: tuple[FolderRights, ...] = ()
+    version_tags: tuple[str, ...] = ()  # that lead to it once it is adopted, and lead elsewhere now or nowhere
 
 
 def difference(old: bytes, new: bytes) -> tuple[str, ...]:
@@ -69,6 +70,10 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool
     lines.append(f"It is Flux {adoption.version} with {_options(adoption.options)}.")
     if adoption.compared_with and adoption.options != adoption.compared_options:
         lines.append(f"The signed digest has {_options(adoption.compared_options)}.")
+    if adoption.version_tags:
+        lines.append(
+            f"These version tags lead to it then, for clusters with ref.semver: {', '.join(adoption.version_tags)}."
+        )
     lines += [
         f"danger: {shlex.quote(path)} holds a Secret in plain text, which everyone who can pull the artifact can read"
         for path in adoption.secrets

@@ -267,7 +267,7 @@ class TestAdopt:
         (scene.runner.workspace / "other.key").write_bytes(key_pem("others"))
         own = ["--flux-version", FIRST, "--releases", "../releases", "--signing", "key", "--key", "other.key"]
         assert run(["init", "layout:foreign:production", *own, "--public-key", self.public(scene)]) == 0
-        configure(scene, more=", announce: [acme/apps]", pushes=False)
+        configure(scene, more=", announce: [acme/apps], versionTags: true", pushes=False)
         text = (scene.runner.workspace / CONFIG).read_text().replace("layout:registry:", "layout:foreign:")
         (scene.runner.workspace / CONFIG).write_text(text)
         push(scene, text)
@@ -286,9 +286,12 @@ class TestAdopt:
         assert shown.code == 0, shown
         assert "byte for byte" in shown.summary
         assert str(had) in shown.summary
+        assert f"These version tags lead to it then, for clusters with ref.semver: {FIRST}." in shown.summary
+        assert tag_of(foreign, "foreign", FIRST) is None
         asked.approve()
         done = asked.do(shown.outputs["shown"])
         assert (done.code, tag_of(foreign, "foreign", "production")) == (0, had), done
+        assert tag_of(foreign, "foreign", FIRST) == had
         (record,) = records("layout:foreign:production")
         assert now() <= record.at
         assert record.content is None  # so that content is asked for by digest, whatever was merged when

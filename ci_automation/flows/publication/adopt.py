@@ -13,6 +13,7 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.planning.contents import read_shown, read_tree
+from ci_automation.flows.publication.tags import VersionTags
 from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flux.artifact import with_stated_flags
 from ci_automation.flux.recover import recover
@@ -65,6 +66,9 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     signed, before = _last_signed(observed, ports)
     stated = ((name, observed.manifest.annotations.get(f"org.opencontainers.image.{name}")) for name in _STATED)
     overlay, known = tree.without(path).by_path, {name: file for name, file in before.by_path.items() if name != path}
+    tags = (
+        VersionTags(observed.channel, recovered.version, ports).astray(observed.digest) if intent.version_tags else ()
+    )
     return Adoption(
         channel=observed.channel,
         digest=observed.digest,
@@ -82,6 +86,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         stated=tuple(f"{name} {said[:_MOST_STATED]}" for name, said in stated if said),
         secrets=plain_secrets(tree.without(path), lenient=True),
         rights=preflight(Tree(()), tree, path, ports.kustomize).rights,
+        version_tags=tuple(str(tag.tag) for tag in tags),
     )
 
 

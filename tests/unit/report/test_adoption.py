@@ -46,8 +46,10 @@ def test_what_the_manifest_says_plain_secrets_and_rights_come_before_the_differe
         secrets=("a b.yaml",),
         rights=(FolderRights(".", (right,)),),
         difference=("+b",),
+        version_tags=("v2.9.3", "v2.9.4"),
     )
     text = adoption_text(shown)
+    assert "\nThese version tags lead to it then, for clusters with ref.semver: v2.9.3, v2.9.4." in text
     said = "Its manifest says, and no signature proves: source https://git.example/a"
     assert said in text
     assert "\nforged" not in text
