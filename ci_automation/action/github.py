@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -183,9 +184,10 @@ class Hub(Hiding, Struct):
         return self._branch
 
     def require_present_config(self, config: Config | None) -> None:
-        """Check that a job that begins late, or again, has the configuration of the default branch, if that has one.
+        """Check that a job that begins late, or again, has the configuration of the default branch.
 
-        GitHub runs it with the commit of the run's first attempt. Since then somebody may have paused the artifact.
+        GitHub runs it with the commit of the run's first attempt. Since then somebody may have paused the artifact, or
+        have deleted or moved the configuration. One that Git had neither then nor has now is the workflow's own.
 
         Raises:
             OldCheckout: it has another one.
@@ -195,9 +197,14 @@ class Hub(Hiding, Struct):
         is_late = inputs.command == "approve" or (self.job.attempt > 1 and inputs.command != "do")  # it looks by itself
         if not (is_late and self.job.runner and (inputs.github_token or inputs.app_id)):
             return
-        path = inputs.given.config or str(DEFAULT_PATH)
-        _, there, _ = self.content().head("", path)
-        if there.config is not None and (config is None or config.digest != Digest.of(there.config.encode())):
+        path, content, sha = os.path.relpath(inputs.given.config or DEFAULT_PATH), self.content(), self.job.sha
+        _, there, _ = content.head("", path)
+        if there.config is not None:
+            is_old = config is None or config.digest != Digest.of(there.config.encode())
+        else:
+            then = content.contents([sha] if sha else (), "", path).get(sha)
+            is_old = then is not None and then.config is not None
+        if is_old:
             raise OldCheckout(path)
 
     def _asked_branch(self) -> str:

@@ -336,6 +336,10 @@ def test_a_run_that_begins_again_or_late_goes_by_no_old_configuration(scene: Sce
     ran = scene.run(command, **given)
     assert (ran.code, scene.tags) == (VOID, before), ran
     assert "is not what the default branch has now" in ran.said("error")[0]
+    assert scene.run(command, **given, config=f"./{CONFIG}").code == VOID
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    scene.fleet.push("main", {CONFIG: None, ".github/flux.yaml": old}, "keeper")  # it was moved, and is another's now
+    assert (scene.run(command, **given).code, scene.tags) == (VOID, before)
     push(scene, old.decode())
     assert scene.run(command, **given).outputs["target-version"] == MINOR
 
