@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
+    from ci_automation.flows.observe import Placed
     from ci_automation.flows.ports import Intent
     from ci_automation.flows.workspace import OverlayFolder
+    from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Record
     from ci_automation.report.adoption import Adoption
@@ -157,9 +159,7 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
     from ci_automation.flows.lift import ended_hold, lift
     from ci_automation.flows.observe import observe
     from ci_automation.flows.planning.contents import present_version
-    from ci_automation.flows.planning.plan import plan_on
     from ci_automation.flows.publication.placement import place
-    from ci_automation.report.changes import step_parts
     from ci_automation.report.rollback import hold_json
 
     ports, intent = goal.ports, goal.intent
@@ -172,24 +172,46 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
     ((name, hold),) = named
     ended = ended_hold(hold, wanted.reason, intent.now, intent.now)
     holds = tuple(ended if it.digest == hold.digest else it for it in placed.holds)
-    plan = plan_on(replace(placed, holds=holds), ports, intent).plan
+    taken, shown = _taken_next(goal, replace(placed, holds=holds), wanted)
     lines = [f"The hold {name} on {hold.version} ({hold.digest}) ends now. It counted {hold.end}."]
     lines += [f"Its reason was: {hold.reason}"] if hold.reason else []
-    lines += [] if plan.steps else ["The next scheduled run finds nothing to take."]
-    for step in plan.steps:
-        verb = "publishes" if step.decision is Decision.AUTO else f"leaves waiting ({step.decision})"
-        lines.append(f"The next scheduled run {verb} {step.new_version}: {step.target}")
+    lines += [] if taken else ["The next scheduled run finds nothing to take."]
+    does = "promotes" if goal.is_promoted else "publishes"
+    for version, digest, decision in taken:
+        verb = does if decision is Decision.AUTO else f"leaves waiting ({decision})"
+        lines.append(f"The next scheduled run {verb} {version}: {digest}")
     at = Standing(present_version(placed, ports, intent), placed.digest)
     return Operation(
         before=at,
         after=at,
         target=name,
         content="none",
-        facts={"lifted": hold_json(hold), "next": [[str(it.target), str(it.decision)] for it in plan.steps]},
-        page=(*map(MarkedLine, lines), *(it for step in plan.steps for it in step_parts(step))),
+        facts={"lifted": hold_json(hold), "next": [[str(digest), str(decision)] for _, digest, decision in taken]},
+        page=(*map(MarkedLine, lines), *shown),
         done=f"lifted the hold on {hold.version}",
         act=lambda granted: lift(goal.channel, wanted.reason, ports, granted, only=name),
     )
+
+
+def _taken_next(
+    goal: Target, placed: Placed, wanted: OperationInputs
+) -> tuple[list[tuple[Version, Digest, Decision]], tuple[Part, ...]]:
+    """Return what the schedule would take with these holds: from the source of the channel, or else from Flux."""
+    if goal.is_promoted:
+        from ci_automation.cli.promote import as_shown
+        from ci_automation.flows.planning.promotion import consider
+        from ci_automation.flows.promote import Promoted
+        from ci_automation.report.promotion import promotion_parts
+
+        found = consider(wanted.find_promotion().promotion, placed.holds)
+        parts = promotion_parts(as_shown(goal.name, Promoted(found, done=False)), every=True)
+        return [(found.version, found.digest, found.decision)] if found.gates else [], tuple(parts)
+    from ci_automation.flows.planning.plan import plan_on
+    from ci_automation.report.changes import step_parts
+
+    steps = plan_on(placed, goal.ports, goal.intent).plan.steps
+    taken = [(step.new_version, step.target, step.decision) for step in steps]
+    return taken, tuple(it for step in steps for it in step_parts(step))
 
 
 def _init(goal: Target, wanted: OperationInputs) -> Operation:

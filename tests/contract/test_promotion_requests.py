@@ -231,7 +231,13 @@ def test_a_yes_that_led_to_a_promotion_does_not_count_after_a_rollback(waves: Sc
     ran = hour(waves)
     assert (at(waves), told(ran)["pending-decision"]) == (base, "wait")
     assert "stays on hold" in told(ran)["pending-reasons"]
-    assert dispatch(waves, "lift-hold", artifact="live").through().code == 0
+    lifting = dispatch(waves, "lift-hold", artifact="live")
+    waves.offer(FIRST, PATCH)  # no release that Flux has now goes to a promoted channel
+    said = lifting.show().summary
+    assert f"The next scheduled run leaves waiting (approval) {MINOR}: {target}" in said
+    assert "a minor release needs approval" in said
+    waves.offer(FIRST, MINOR)
+    assert lifting.through().code == 0
     ran = hour(waves)
     assert "was used before" in not_counted(ran)
     assert at(waves) == base

@@ -149,8 +149,10 @@ class Considered(Struct, frozen=True):
         return f"the promotion of {self.version} from {self.promotion.source} to {self.promotion.target}"
 
 
-def consider(promotion: Promotion) -> Considered:
+def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Considered:
     """Return what a promotion would do, and what is decided; nothing is written anywhere.
+
+    `holds` count instead of those that are on what the target has.
 
     Raises:
         SourceEmpty: there is no such source.
@@ -182,6 +184,7 @@ def consider(promotion: Promotion) -> Considered:
     there = promotion.ports.ledger(promotion.target)
     gone, held = (None, there.holds(before.digest)) if before else had_last(promotion.target, promotion.ports)
     last = gone.at if gone else last
+    held = held if holds is None else holds
     considered = replace(considered, moves=moves, holds=held, last=last, record=record, gone=gone)
     considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
     step = _step(considered, before, old, contents) if before and old else None
