@@ -132,7 +132,7 @@ def _digest_at(artifact: str, number: int, reference: Reference, ports: Ports) -
     """
     from ci_automation.flows.history import history
 
-    digests = {entry.number: entry.digest for entry in history(reference, ports).entries}
+    digests = {entry.number: entry.digest for entry in history(reference, ports, every=True).entries}
     if number not in digests:
         raise NoSuchRow(artifact, number, len(digests))
     return digests[number]

@@ -19,7 +19,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.history import history
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.notes import format_time, parse_time
-from ci_automation.report.blocks import Table, wrapped
+from ci_automation.report.blocks import HINT, Table, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 def command(artifact: str, *, since: str | None, given: Arguments) -> None:
     """List what was published, when, signed and approved by whom, and where the channels stand.
 
-    The newest move of a channel comes first. When, why and by whom is in signed records and holds. It leaves out
-    those that no trusted signer signed, and does not know then what they say. Each artifact has a number, the same in
-    all its rows, with and without a key: `diff ARTIFACT@2 ARTIFACT@1` compares two of them. --since leaves out older
+    The newest move of the channel comes first. When, why and by whom is in signed records and holds. It leaves out
+    those that no trusted signer signed, and does not know then what they say. Artifacts that only other channels of
+    the repository have are listed with -v, or without a key to read records with. Each artifact of the repository has
+    a number, the same in all its rows: `diff ARTIFACT@2 ARTIFACT@1` compares two of them. --since leaves out older
     rows, and those without a time.
 
     \b
@@ -48,7 +49,7 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
     """
     after = _moment(since, datetime.now(UTC)) if since else None
     reference, ports = reading(artifact, given)
-    found = history(reference, ports)
+    found = history(reference, ports, every=given.verbose)
     rows = history_rows(found.entries, reference.repository, every=given.verbose)
     shown = tuple(row for row in rows if after is None or (row.at is not None and row.at >= after))
     if given.output == "json":
@@ -70,9 +71,13 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
             print_line(f"No record is as new as --since {since}.")
         if ports.trusted is None:
             print_line(
-                f"Nothing was verified: {ports.why_nobody}. When, why and by whom is in signed records: "
-                "give --public-key, or an identity, to read them."
+                f"Nothing was verified: {ports.why_nobody}. When, why, by whom and in which channel is in signed "
+                "records: give --public-key, or an identity, to read them."
             )
+        if found.elsewhere:
+            artifacts = "1 more artifact" if found.elsewhere == 1 else f"{found.elsewhere} more artifacts"
+            verb = "has" if found.elsewhere == 1 else "have"
+            print_line(f"{artifacts} in {reference.repository} {verb} no record and no tag of {reference.tag}{HINT}.")
     if found.left_out:
         click.echo(f"{found.left_out} more tags were not read. Delete those that are not yours.", err=True)
 

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
+    from ci_automation.records.ledger import N
 
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")
 MAX_TAGS = 500  # each costs some requests
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _NONE = Version.parse("0.0.0")
+_UNTRUSTED = ("unsigned", "another signer")
 
 
 class HistoryEntry(Struct, frozen=True):
@@ -54,10 +56,11 @@ class HistoryEntry(Struct, frozen=True):
 
 
 class History(Struct, frozen=True):
-    """Every digest, and the number of tags left out because each costs requests."""
+    """The digests of a channel, the number of tags left out because each costs requests, and of digests elsewhere."""
 
     entries: tuple[HistoryEntry, ...]
     left_out: int = 0
+    elsewhere: int = 0
 
 
 def immutable_references(reference: Reference, ports: Ports) -> tuple[Reference, ...]:
@@ -65,10 +68,11 @@ def immutable_references(reference: Reference, ports: Ports) -> tuple[Reference,
     return tuple(reference.at_tag(tag) for _, tag in _versions(ports.registry.tags(reference)))
 
 
-def history(reference: Reference, ports: Ports) -> History:
-    """Return every digest that an immutable tag or a channel names: by time as far as records tell, then by version.
+def history(reference: Reference, ports: Ports, *, every: bool = False) -> History:
+    """Return the digests of a channel: by time as far as records tell, then by version.
 
-    Only records and holds of trusted signers count; without trusted signers there are none.
+    Only records and holds of trusted signers count. Without trusted signers there are none, so that nothing tells what
+    belongs to the channel: each digest that a tag of the repository names is there, as with `every`.
     """
     registry = ports.registry
     tags = [tag for tag in registry.tags(reference) if not _ATTACHED.fullmatch(tag)]
@@ -81,7 +85,30 @@ def history(reference: Reference, ports: Ports) -> History:
     entries = [_entry(reference, digest, sorted(names), ports) for digest, names in digests.items()]
     by_version = enumerate(sorted(entries, key=_by_version, reverse=True), 1)
     entries = [replace(entry, number=number) for number, entry in by_version]
-    return History(tuple(sorted(entries, key=_newest_first, reverse=True)), len(tags) - len(wanted))
+    own = entries
+    if ports.trusted is not None and reference.tag in tags and not every:
+        own = [it for entry in entries if (it := _own(entry, str(reference.tag), ports.ledger(reference).name))]
+    found = tuple(sorted(own, key=_newest_first, reverse=True))
+    return History(found, len(tags) - len(wanted), len(entries) - len(own))
+
+
+def _own(entry: HistoryEntry, tag: str, name: str) -> HistoryEntry | None:
+    """Return an entry without the notes of other channels of the repository; None if it belongs to those alone.
+
+    A channel of another repository may be where this one was mirrored or promoted from, so its notes stay. Without
+    any note, a digest that a trusted signer signed stays unless only another channel's tag names it.
+    """
+    home = name.rpartition(":")[0]
+
+    def ours(notes: tuple[N, ...]) -> tuple[N, ...]:
+        return tuple(it for it in notes if it.channel == name or it.channel.rpartition(":")[0] != home)
+
+    records, holds = ours(entry.records), ours(entry.holds)
+    is_noted = bool(entry.records or entry.holds)
+    is_free = not is_noted and not entry.channels and entry.signed not in _UNTRUSTED
+    if records or holds or is_free or tag in (entry.tag, *entry.channels, *entry.version_tags):
+        return replace(entry, records=records, holds=holds)
+    return None
 
 
 def _in_order(tags: list[str], reference: Reference) -> list[str]:
@@ -123,14 +150,14 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
 def _signed(reference: Reference, digest: Digest, ports: Ports) -> str:
     if ports.trusted is None:
         found = gather(ports.registry, reference, digest)
-        return "signed, not verified" if found.signatures or found.bundles else "unsigned"
+        return "signed, not verified" if found.signatures or found.bundles else _UNTRUSTED[0]
     try:
         by = verify(ports.registry, reference, digest, ports.trusted).by
         return f"key {by.short}" if isinstance(by, Digest) else str(by)
     except Unsigned:
-        return "unsigned"
+        return _UNTRUSTED[0]
     except VerificationFailed:
-        return "somebody else"
+        return _UNTRUSTED[1]
 
 
 def _by_version(entry: HistoryEntry) -> tuple[bool, Version, str]:

@@ -567,7 +567,7 @@ class TestHistory:
             (None, None, "unsigned"),
             (None, "ours", "unsigned"),
             ("ours", None, "signed, not verified"),
-            ("theirs", "ours", "somebody else"),
+            ("theirs", "ours", "another signer"),
         ],
     )
     def test_who_signed(self, signer: str | None, trusted: str | None, word: str) -> None:

@@ -57,6 +57,44 @@ def test_what_no_record_tells_comes_last_by_version() -> None:
     assert [entry.last is None for entry in found.entries] == [False, True, True]
 
 
+def test_a_channel_of_several_has_its_own_moves_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers stay those of the repository, so that they mean the same in the history of each channel."""
+    world, staging = grown(), CHANNEL.at_tag("staging")
+    init(staging, OLD, world.ports(), intent(overlay=OVERLAY))  # the digest that production began with
+    more = (OVERLAY.replaced(name, b"a") for name in ("first", "second"))
+    init(CHANNEL.at_tag("other"), PATCH, world.ports(), intent(overlay=next(more)))
+    init(CHANNEL.at_tag("gone"), PATCH, world.ports(None, None), intent(overlay=next(more), unsafe_unsigned=True))
+    del world.registry.repositories[str(CHANNEL.repository)].tags["gone"]
+    for command in ("history", "diff"):
+        monkeypatch.setattr(
+            f"ci_automation.cli.{command}.reading", lambda text, _: (Reference.parse(text), world.ports())
+        )
+
+    def told(channel: Reference, *arguments: str) -> list[str]:
+        assert run(["history", str(channel), *arguments]) == 0
+        return capsys.readouterr().out.splitlines()[1:]
+
+    *rows, left = told(CHANNEL)
+    assert [line.split()[1] for line in rows] == [str(MINOR), str(PATCH), str(OLD)]
+    assert all("  published to production" in line for line in rows)
+    assert left == f"2 more artifacts in {CHANNEL.repository} have no record and no tag of production (-v lists them)."
+    row, left = told(staging)
+    assert row.split()[:2] == [rows[-1].split()[0], str(OLD)]
+    assert "  published to staging" in row
+    assert left.startswith("4 more artifacts")
+    everything = told(staging, "-v")
+    assert len(everything) == 6
+    assert sum("  published to production" in line for line in everything) == 3
+    assert len(history(staging, world.ports(None, None)).entries) == 5
+    assert run(["diff", f"{staging}@{row.split()[0]}", f"{staging}@{rows[0].split()[0]}"]) == 0  # of production alone
+    capsys.readouterr()
+    assert run(["history", str(staging), "--output", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [it["channel"] for entry in found["entries"] for it in entry["records"]] == [str(staging)]
+
+
 def test_it_is_read_without_anybody_to_trust() -> None:
     world = grown()
     found = history(CHANNEL, world.ports(None, None))
