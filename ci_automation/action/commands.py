@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci_automation.action.announcement import announcing
+from ci_automation.action.accounts import account_of, announcing, ask_groups, run_promotion
 from ci_automation.action.approval_rules import judged_by, reviewed_run
 from ci_automation.action.github import Hub, desks_of, now, with_git
-from ci_automation.action.groups import ask_groups
-from ci_automation.action.health import diagnose, watch_schedule
 from ci_automation.action.preview import comment_preview, preview
-from ci_automation.action.promoted import run_promotion
-from ci_automation.action.run import goals, promotions, trouble_of
+from ci_automation.action.run import goals, promotions
 from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
-from ci_automation.cli.output import print_table
 from ci_automation.cli.results import code_of
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.errors import UsageError
+from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_base
@@ -27,12 +25,10 @@ from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, app
 from ci_automation.flows.verify import misplaced
 from ci_automation.flux.version import Version
 from ci_automation.report.account import Account, Standing
-from ci_automation.report.findings import idle_acknowledgements, unproven_upstream
-from ci_automation.report.text import plan_table
 from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.run import ActionRun
@@ -40,7 +36,6 @@ if TYPE_CHECKING:
     from ci_automation.approval.port import GrantedApproval
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
-    from ci_automation.flows.planning.plan import Outcome
     from ci_automation.github.client import GitHub
 
 
@@ -60,7 +55,7 @@ def _update(inputs: Inputs, run: ActionRun) -> int:
     def flow(goal: Target) -> Account:
         desks = desks_of(goal, hub)
         progress = update_and_ask(goal.channel, goal.ports, goal.intent, desks, thorough=run.is_thorough)
-        return _account(goal, progress, run)
+        return account_of(goal, progress, run)
 
     return _for_each(flow, inputs, run, hub)
 
@@ -70,7 +65,7 @@ def _apply(inputs: Inputs, run: ActionRun) -> int:
     hub = Hub.of(inputs, run)
 
     def flow(goal: Target) -> Account:
-        return _account(goal, apply_approved(goal.channel, goal.ports, goal.intent, desks_of(goal, hub)), run)
+        return account_of(goal, apply_approved(goal.channel, goal.ports, goal.intent, desks_of(goal, hub)), run)
 
     return _for_each(flow, inputs, run, hub)
 
@@ -94,7 +89,7 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
     def flow(goal: Target) -> Account:
         found = granted(goal)
         done = apply_granted(found, goal.ports, goal.intent)
-        return _account(goal, Progress(granted=found, applied=done), run)
+        return account_of(goal, Progress(granted=found, applied=done), run)
 
     return _for_each(
         flow, inputs, run, hub, lambda planned: run_promotion(planned, inputs, hub, run, granted(planned.goal))
@@ -165,22 +160,6 @@ def _operate(inputs: Inputs, run: ActionRun) -> int:
     return (show_operation if inputs.command == "show" else do_operation)(inputs, run)
 
 
-ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
-    "update": _update,
-    "apply": _apply,
-    "approve": _approve,
-    "promote": _promote,
-    "show": _operate,
-    "do": _operate,
-    "consumers": _consumers,
-    "watch": watch_schedule,
-    "doctor": diagnose,
-    "matrix": _matrix,
-    "preview": preview,
-    "comment": comment_preview,
-}
-
-
 def _for_each(
     flow: Callable[[Target], Account],
     inputs: Inputs,
@@ -208,57 +187,70 @@ def _each(found: tuple[Target, ...], flow: Callable[[Target], Account], inputs: 
     return max([run.each(found, flow), *(code_of(it.left, wanted=inputs.exit_code) for it in run.accounts)])
 
 
-def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:
-    """Return what became of an artifact, after the log was told."""
-    outcomes = [outcome for outcome in (progress.applied, progress.outcome) if outcome is not None]
-    for outcome in outcomes:
-        print_table(plan_table(outcome.plan, outcome.done, outcome.start, verified=outcome.verified))
-    remarks = tuple(_remarks(goal, progress, outcomes))
-    for remark in remarks:
-        run.tell("warning", f"{goal.name}: {remark}")
-    approved = tuple(told for it in outcomes for approval in it.approvals for told in approval.told)
-    published = tuple(step for it in outcomes for step in it.plan.steps[it.start : it.done])
-    account = Account(
-        goal.name,
-        goal.channel,
-        before=Standing(outcomes[0].plan.current_version, outcomes[0].plan.current) if outcomes else None,
-        published=published,
-        waiting=outcomes[-1].waiting if outcomes else (),
-        plan=outcomes[-1].plan if outcomes else None,
-        left=outcomes[-1].left if outcomes else None,
-        approved=approved,
-        approval_urls={target: asked.url for target, asked in progress.asked.items()},
-        signed=_signed(goal, outcomes, published=bool(published)),
-        healed=any(outcome.healed for outcome in outcomes),
-        remarks=(*remarks, *(unproven_upstream(outcomes[-1].plan.steps) if outcomes else ())),
-        trouble=trouble_of(progress.failed) if progress.failed else None,
-    )
-    if any(outcome.trust == "adopted" for outcome in outcomes) and not published:
-        run.tell("notice", f"{goal.name}: the digest was adopted and signed, and this run publishes nothing else")
-    for sentence in account.notices:
-        run.tell("notice", f"{goal.name}: {sentence}")
-    if not (published or account.pending):
-        run.say(f"{goal.name}: nothing to do")
-    return account
+class CheckSilent(PolicyRefused):
+    """The scheduled check does not run any more."""
+
+    def __init__(self, problem: str, issue: str) -> None:
+        super().__init__(problem)
+        self.hint = f"See {issue}"
 
 
-def _signed(goal: Target, outcomes: list[Outcome], *, published: bool) -> bool:
-    """Return whether what the channel has now bears a signature that this run verified."""
-    if published:
-        return not goal.intent.unsafe_unsigned
-    return any(outcome.healed or outcome.trust in {"verified", "adopted"} for outcome in outcomes)
+def watch_schedule(inputs: Inputs, run: ActionRun) -> int:
+    """Look whether the scheduled check still runs, and fail where it does not.
+
+    Raises:
+        CheckSilent: it does not.
+    """
+    from ci_automation.flows.watch import watch
+    from ci_automation.github.issues import Issues
+    from ci_automation.github.runs import Runs
+
+    hub = Hub.of(inputs, run)
+    client = hub.client(actions="write", issues="write")
+    runs, issues = Runs(client, hub.repository), Issues(client, hub.repository)
+    watched = watch(runs, issues, inputs.workflow, hub.default_branch(), timedelta(days=inputs.max_age_days), now())
+    if watched.enabled:
+        run.tell("warning", f"{inputs.workflow} had been switched off for inactivity, and is switched on again")
+    if watched.failed:
+        raise CheckSilent(watched.problem, watched.issue)
+    within = f"succeeded within the last {inputs.max_age_days} days"
+    run.say(f"{inputs.workflow} {'is new, and has not succeeded yet' if watched.is_new else within}")
+    return 0
 
 
-def _remarks(goal: Target, progress: Progress, outcomes: list[Outcome]) -> Iterator[str]:
-    """Yield what a person must not miss besides the steps."""
-    for found in progress.refused:
-        yield f"the approval of {found.request.version} does not count: {found.reason}"
-    yield from (asked.remark for asked in progress.asked.values() if asked.remark)
-    if goal.intent.adopt and any(outcome.trust == "verified" for outcome in outcomes):
-        yield "there is nothing to adopt: leave adopt out, or a channel that is moved back to that digest is believed"
-    if not all(outcome.verified for outcome in outcomes):
-        yield f"nothing was verified: {goal.ports.why_nobody}"
-    if outcomes:
-        yield from idle_acknowledgements(goal.intent.policy.acknowledge, outcomes[-1].plan.steps, goal.intent.now)
-    if progress.changed and goal.intent.unsafe_unsigned:
-        yield "it was published unsigned: clusters that verify will refuse it"
+def diagnose(inputs: Inputs, run: ActionRun) -> int:
+    """Look for what keeps runs from their work, and fail if something is wrong."""
+    from ci_automation.cli.doctor import code_of_wrong, examined, examined_repository, lines_of
+    from ci_automation.config.workflows import GitHubPlace
+    from ci_automation.flows.doctor import Health
+    from ci_automation.report.markdown import code, markdown_table
+
+    hub = Hub.of(inputs, run)
+    place = GitHubPlace(hub.repository, hub.default_branch(), run.job.server)
+    config = configuration(inputs.given)
+    findings = examined(goals(inputs, run), config, place, run.job.workspace or Path(), inputs.given.config)
+    client = hub.client(contents="read", actions="read")
+    findings += examined_repository(client, place, config, inputs.workflow or "flux.yaml", lambda: now() - hub.clock())
+    run.say("\n".join(lines_of(findings)))
+    for it in findings:
+        if it.health is Health.WRONG:
+            run.tell("error", f"{it.what}: {it.found}. {it.advice}")
+    rows = [(str(it.health), code(it.what), code(it.found), code(it.advice)) for it in findings]
+    run.more.append(markdown_table(("", "what", "found", "to do"), rows))
+    return code_of_wrong(findings)
+
+
+ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
+    "update": _update,
+    "apply": _apply,
+    "approve": _approve,
+    "promote": _promote,
+    "show": _operate,
+    "do": _operate,
+    "consumers": _consumers,
+    "watch": watch_schedule,
+    "doctor": diagnose,
+    "matrix": _matrix,
+    "preview": preview,
+    "comment": comment_preview,
+}

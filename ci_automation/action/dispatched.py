@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.action.announcement import announcing
+from ci_automation.action.accounts import announcing
 from ci_automation.action.approval_rules import reviewed_run, settings_from, settings_of, why_unprotected
 from ci_automation.action.github import Hub, OldCheckout, now
 from ci_automation.action.operations import OPERATIONS, OperationInputs
@@ -23,13 +23,15 @@ from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_parts
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import Conflict, PolicyRefused, UsageError
-from ci_automation.records.content import is_same_approval
+from ci_automation.flux.options import Options
+from ci_automation.records.content import RecordedContent, is_same_approval
 from ci_automation.records.notes import Approval
 from ci_automation.report.account import Account
 from ci_automation.report.markdown import code, inline, markdown_table, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.operations import Operation
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.flows.ports import Intent
-    from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.github.model import ContentAt
 
 _MAX_REASON = 200
@@ -181,14 +182,13 @@ def _computed(
     Raises:
         OldCheckout: the checkout has another configuration.
     """
-    path = inputs.given.config or str(DEFAULT_PATH)
     folder = goal.configured.overlay or "" if goal.configured else ""
-    _, there, at = hub.content().head(folder, path)
+    _, there, at = hub.content().head(folder, inputs.config_path)
     goal = goal.with_ports(lambda it: it.later_than(at))  # GitHub's clock dates merges, and may be ahead of this one
     if there.config is None or config.digest != Digest.of(there.config.encode()):
-        raise OldCheckout(path)
-    if inputs.operation == "init" and folder:
-        wanted = wanted.from_git(goal, _overlay(folder, path, there, hub), hub.place, there.commit, at)
+        raise OldCheckout(inputs.config_path)
+    if inputs.operation == "init" and goal.configured and folder:
+        wanted = _from_git(wanted, goal, goal.configured, there, at, hub)
     operation = OPERATIONS[inputs.operation](goal, wanted)
     ledger = goal.ports.ledger(goal.channel)
     had = operation.before or operation.last
@@ -217,20 +217,27 @@ def _computed(
     )
 
 
-def _overlay(folder: str, config: str, there: ContentAt, hub: Hub) -> OverlayFolder:
-    """Return the overlay in the checkout, whose bytes are believed only where Git has the same on the default branch.
+def _from_git(
+    wanted: OperationInputs, goal: Target, artifact: ArtifactConfig, there: ContentAt, at: datetime, hub: Hub
+) -> OperationInputs:
+    """Return the same with the overlay in the checkout, and what a record says of it, by which later merges can count.
+
+    Its bytes are believed only where Git has the same on the default branch.
 
     Raises:
         OldCheckout: they are not.
         UsageError: the folder cannot be an overlay.
     """
+    from ci_automation.flows.planning.git_content import rules_of
     from ci_automation.flows.workspace import read_overlay_folder, require_shown
 
-    found = read_overlay_folder(hub.job.workspace or Path(), folder, config=config)
+    found = read_overlay_folder(hub.job.workspace or Path(), artifact.overlay or "", config=hub.inputs.config_path)
     require_shown(there.attributes, found.paths)
     if found.tree_id != there.overlay:
-        raise OldCheckout(folder)
-    return found
+        raise OldCheckout(found.path)
+    options = Options().with_flags(goal.intent.flags).digest
+    content = RecordedContent(hub.place, there.commit, found.tree_id, options, at, rules_of(artifact))
+    return replace(wanted, overlay=found, content=content)
 
 
 def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> None:
@@ -270,10 +277,8 @@ def _require_unused(goal: Target, operation: Operation, approval: Approval) -> N
         RunUsed: it has.
     """
     ledger, digest = goal.ports.ledger(goal.channel), operation.after.digest
-    if not any(is_same_approval(it.approval, approval) for it in ledger.records(digest)):
-        return
-    last = ledger.newest()
-    if operation.before != operation.after or last is None or last.digest != digest:
+    used = any(is_same_approval(it.approval, approval) for it in ledger.records(digest))
+    if used and (operation.before != operation.after or not (last := ledger.newest()) or last.digest != digest):
         raise RunUsed(approval.how.removeprefix(how_approved("")))
 
 

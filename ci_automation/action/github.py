@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -15,7 +14,6 @@ from ci_automation.action.approval_rules import judged_by, settings_of
 from ci_automation.approval.port import RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
-from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import ApprovalVia
 from ci_automation.errors import Conflict, UsageError
 from ci_automation.hiding import Hiding
@@ -197,7 +195,7 @@ class Hub(Hiding, Struct):
         is_late = inputs.command == "approve" or (self.job.attempt > 1 and inputs.command != "do")  # it looks by itself
         if not (is_late and self.job.runner and (inputs.github_token or inputs.app_id)):
             return
-        path, content, sha = os.path.relpath(inputs.given.config or DEFAULT_PATH), self.content(), self.job.sha
+        content, path, sha = self.content(), inputs.config_path, self.job.sha
         _, there, _ = content.head("", path)
         if there.config is not None:
             is_old = config is None or config.digest != Digest.of(there.config.encode())
@@ -234,11 +232,10 @@ def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent
 
     if (folder := goal.ports.find_overlay()) is None:
         return None
-    path = Path(hub.inputs.given.config or DEFAULT_PATH)
-    text, job, name = path.read_bytes().decode(), hub.job, hub.repository
+    path, job, name = hub.inputs.config_path, hub.job, hub.repository
     rights = {"contents": "read", "pull_requests": "read"} | ({"members": "read"} if artifact.approval.team else {})
     client = hub.client(**rights)
-    place = GitPlace(hub.place, path.as_posix(), text, job.sha, folder, artifact)
+    place = GitPlace(hub.place, path, Path(path).read_bytes().decode(), job.sha, folder, artifact)
     return GitContent(ContentHistory(client, name, hub.ahead(goal)), Repository(client, name), place)
 
 

@@ -5,6 +5,7 @@ An input arrives as text in `INPUT_<NAME>`, upper-cased, hyphens and all, and em
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Self
 
@@ -96,6 +97,11 @@ class Inputs(Hiding, Struct, frozen=True):
             raise InvalidInput(tuple(problems))
         own = {name: values.pop(name) for name in cls.__struct_fields__ if name in values}
         return cls(**own, given=_arguments(own, values))  # type: ignore[arg-type]  # as parsed
+
+    @property
+    def config_path(self) -> str:
+        """Return the path of the configuration file, as Git has it."""
+        return os.path.relpath(self.given.config or DEFAULT_PATH)
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -85,16 +85,14 @@ def _hand_over(run: ActionRun) -> int:
 
 def _guarded(run: ActionRun, work: Callable[[], int], *, verbose: bool) -> int:
     """Return the code of `work`; whatever it ends with is told, and nothing of that is a command."""
-    from ci_automation.action.run import trouble
-    from ci_automation.cli import failure_of
+    from ci_automation.action.run import trouble_of
 
     try:
         return work()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last line of defence
-        failure = failure_of(error, verbose=verbose)
-        run.ended_by = trouble(failure.message, failure.code, failure.hint, failure.exit_code)
+        run.ended_by = trouble_of(error, verbose=verbose)
         _tell(run, error, run.ended_by)
-        return failure.exit_code
+        return run.ended_by.exit_code
 
 
 def _tell(run: ActionRun, error: BaseException, why: Trouble) -> None:

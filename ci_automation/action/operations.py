@@ -12,13 +12,11 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
-from ci_automation.records.content import RecordedContent
 from ci_automation.report.account import Standing
 from ci_automation.report.blocks import MarkedLine, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.promotions import PlannedPromotion
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.content import RecordedContent
     from ci_automation.records.notes import Record
     from ci_automation.report.adoption import Adoption
     from ci_automation.report.blocks import Part
@@ -82,17 +81,6 @@ class OperationInputs(Struct, frozen=True):
     content: RecordedContent | None = None  # the same, for the record of a first artifact
     to: str = ""
     reason: str = ""
-
-    def from_git(self, goal: Target, folder: OverlayFolder, place: str, commit: str, at: datetime) -> OperationInputs:
-        """Return the same with the overlay of the default branch, whose later merges can count by the record of it."""
-        from ci_automation.flows.planning.git_content import rules_of
-        from ci_automation.flux.options import Options
-
-        if goal.configured is None:
-            return replace(self, overlay=folder)
-        options, rules = Options().with_flags(goal.intent.flags).digest, rules_of(goal.configured)
-        content = RecordedContent(place, commit, folder.tree_id, options, at, rules)
-        return replace(self, overlay=folder, content=content)
 
 
 class NotTheTarget(UsageError):

@@ -7,7 +7,6 @@ writes files through filters that the request itself can set (`.gitattributes`).
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
@@ -162,7 +161,7 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
         artifacts, remarks = artifact_reviews(inputs, run, *commits, since, tuple(pull.obstacles))
     elif len(reviews) == _MOST_REVIEWS:
         remarks = (_NOT_ALL,)
-    config = Path(inputs.given.config or DEFAULT_PATH).as_posix()
+    config = inputs.config_path
     if config in set(changed) - {DEFAULT_PATH.as_posix()}:  # which has a line of its own
         remarks = (f"The request changes the rules in {config}: look at that first.", *remarks)
     run.page = PreviewPage(base, pull.head, changed, grouped(reviews), artifacts, remarks)

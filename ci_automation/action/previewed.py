@@ -21,7 +21,6 @@ from ci_automation.approval.content import AwaitedMerge
 from ci_automation.artifact.git import attribute_files, concealed
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.wiring import readers_targets
-from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import DirectorySourceConfig
 from ci_automation.config.preview import not_previewed, preview_config
@@ -121,7 +120,7 @@ def artifact_reviews(
         InvalidConfig: the configuration cannot be used.
         ReleaseSourceError: GitHub failed or refused.
     """
-    path = Path(inputs.given.config or DEFAULT_PATH).as_posix()
+    path = inputs.config_path
     rules = (path, *attribute_files(path))
     CommitFiles.look_up((base, rules), (head, rules))
     texts = base.read(path), head.read(path)

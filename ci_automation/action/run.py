@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.action.github import Hub
+from ci_automation.action.job import require_own_claims, require_own_event
 from ci_automation.action.logins import logins
-from ci_automation.action.outputs import OUTPUTS, append, output_text, room_for_summary
-from ci_automation.action.subject import require_own_claims, require_own_event
-from ci_automation.action.workflow_commands import annotation, group, hide
+from ci_automation.action.workflow_commands import (
+    OUTPUTS,
+    annotation,
+    append,
+    group,
+    hide,
+    output_text,
+    room_for_summary,
+)
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
+from ci_automation.cli import failure_of
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.options import INPUTS
 from ci_automation.cli.promotions import all_waves
@@ -95,21 +104,15 @@ class ActionRun(Struct):
     def each(self, goals: tuple[Target, ...], flow: Callable[[Target], Account]) -> int:
         """Run a flow on each artifact, and return the highest code; one that fails keeps no other from being done."""
         for goal in goals:
-            if len(goals) > 1:
-                with group(self.log, goal.name):
-                    account = self._one(goal, flow)
-            else:
-                account = self._one(goal, flow)
+            with group(self.log, goal.name) if len(goals) > 1 else nullcontext():
+                try:
+                    account = flow(goal)
+                except Error as error:
+                    account = Account(goal.name, goal.channel, trouble=trouble_of(error))
             self.accounts.append(account)
             if account.trouble:  # outside of the group, which is folded
                 self.fail(account.trouble, goal.name if len(goals) > 1 else "")
         return max((it.trouble.exit_code for it in self.accounts if it.trouble), default=0)
-
-    def _one(self, goal: Target, flow: Callable[[Target], Account]) -> Account:
-        try:
-            return flow(goal)
-        except Error as error:
-            return Account(goal.name, goal.channel, trouble=trouble_of(error))
 
     def hand_over(self) -> None:
         """Write what is known: the plans, the outputs, and the summary.
@@ -151,13 +154,9 @@ class ActionRun(Struct):
             self.plan_files[account.name] = f"{PLANS}/{file}"
 
 
-def trouble_of(error: Error) -> Trouble:
-    """Return why something failed."""
-    return trouble(str(error), error.code, error.hint, error.exit_code)
-
-
-def trouble(message: str, code: str, hint: str, exit_code: int) -> Trouble:
+def trouble_of(error: BaseException, *, verbose: bool = False) -> Trouble:
     """Return why something failed; the hint names inputs and operations, where it is written for the command line."""
+    code, message, hint, exit_code = failure_of(error, verbose=verbose)
     hint = _ADOPTING.sub("the operation `adopt`", hint)
     hint = _OPTION.sub(lambda it: f"the input {it[1]}" if it[1] in _NAMES else it[0], hint)
     return Trouble(message, code, hint, exit_code)
@@ -172,8 +171,10 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
         UsageError: an input, the configuration, or the event cannot be used.
     """
     config = configuration(inputs.given.checked())
-    if inputs.command == "approve":
-        _require_ours(Reference.parse_channel(inputs.artifact) if ":" in inputs.artifact else None, config)
+    if inputs.command == "approve" and config and ":" in inputs.artifact:
+        named = Reference.parse_channel(inputs.artifact)
+        if named not in {artifact.channel for artifact in config.artifacts}:
+            raise NotOurArtifact(named)
     artifact = _asked_for(inputs.artifact, config, run.job) or inputs.artifact or None
     given = _begun(inputs, run, config, _channels(artifact, config), signs=signs)
     found = targets(artifact, given, signs=signs)
@@ -264,16 +265,6 @@ def _asked_for(artifact: str, config: Config | None, job: Job) -> str | None:
         if channel == asked and artifact in ("", name, str(channel)):
             return name
     raise NotOurArtifact(asked)
-
-
-def _require_ours(named: Reference | None, config: Config | None) -> None:
-    """Check that what somebody dispatched by hand is an artifact of the configuration, where there is one.
-
-    Raises:
-        NotOurArtifact: it is not.
-    """
-    if named and config and named not in {artifact.channel for artifact in config.artifacts}:
-        raise NotOurArtifact(named)
 
 
 def _artifacts(config: Config | None) -> tuple[ArtifactConfig, ...]:

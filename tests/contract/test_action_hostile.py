@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from markdown_it import MarkdownIt
 
-from ci_automation.action.outputs import OUTPUTS
+from ci_automation.action.workflow_commands import OUTPUTS
 from tests.contract.hostile_registry import HostileRegistry, Reply
 from tests.contract.scene import MINOR, PATCH, Scene
 from tests.fakes.forge import Fault, times

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from ci_automation.action.outputs import OUTPUTS
+from ci_automation.action.workflow_commands import OUTPUTS
 from ci_automation.approval.dispatch import EventType
 from ci_automation.approval.port import ApprovalRequest
 from ci_automation.approval.workflow_run import inputs, run_title

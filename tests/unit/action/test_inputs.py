@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ci_automation.action.inputs import FALSE, TRUE, Inputs, InvalidInput
-from ci_automation.action.outputs import OUTPUTS
+from ci_automation.action.workflow_commands import OUTPUTS
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.options import INPUTS, Kind
 

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from ci_automation.action.github import Hub, NoReceiver, NoRepository, NoToken, approvals_of
 from ci_automation.action.inputs import Inputs
-from ci_automation.action.job import Job
+from ci_automation.action.job import Job, SharedSubject
 from ci_automation.action.logins import Logins, OneLoginForSeveralRegistries, logins, secrets_in
-from ci_automation.action.run import ActionRun, _require_own_claims, trouble
-from ci_automation.action.subject import SharedSubject
+from ci_automation.action.run import ActionRun, _require_own_claims, trouble_of
 from ci_automation.action.workflow_commands import Log
 from ci_automation.approval.judge import may_be_claimed
 from ci_automation.approval.port import RequestKind
@@ -26,6 +25,7 @@ from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.places import _github_token
 from ci_automation.cli.target import Target
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, ArtifactConfig
+from ci_automation.errors import UsageError
 from ci_automation.flows.ports import Intent, Prepared
 from ci_automation.registry.credentials import Anonymous, Credential, Credentials
 from ci_automation.registry.docker_config import InvalidRegistryConfig
@@ -187,7 +187,9 @@ def test_a_shared_subject_is_refused_unless_it_is_accepted() -> None:
 
 def test_hints_name_inputs_where_there_is_one() -> None:
     hint = "Use --docker-config, --components-file or --yes; --key FILE."
-    told = trouble("m", "c", hint, 2)
+    error = UsageError("m")
+    error.hint = hint
+    told = trouble_of(error)
     assert told.hint == "Use the input docker-config, the input components-file or --yes; the input key FILE."
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ci_automation
-from ci_automation.action.outputs import OUTPUTS
+from ci_automation.action.workflow_commands import OUTPUTS
 from ci_automation.cli import COMMANDS, cli
 from ci_automation.cli.options import INPUTS, Heading, Kind, Option
 from ci_automation.cli.parameters import options_by_heading

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ci_automation.action.inputs import Inputs
-from ci_automation.action.outputs import OUTPUTS
+from ci_automation.action.workflow_commands import OUTPUTS
 from ci_automation.cli import cli
 from ci_automation.cli.options import INPUTS, Kind
 from ci_automation.report.account import Account, outputs

@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from ci_automation.action.outputs import OUTPUTS
+from ci_automation.action.workflow_commands import OUTPUTS
 from tests.unit.docs.documents import notifying
 
 
