@@ -22,6 +22,7 @@ from ci_automation.records.content import is_same_approval
 if TYPE_CHECKING:
     from ci_automation.approval.port import ApprovalRequest, GrantedApproval
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.step import Rendered
@@ -59,6 +60,15 @@ class ApprovalUsed(PolicyRefused):
         super().__init__(f"the approval by {granted.approval.by} ({granted.approval.how}) was used before")
 
 
+class CameBack(PolicyRefused):
+    """A channel left a digest after an approval, and came back to it."""
+
+    hint = "The approval does not count any more, and the next run asks again."
+
+    def __init__(self, granted: GrantedApproval, channel: Reference, digest: Digest) -> None:
+        super().__init__(f"{channel} has left {digest} since {granted.approval.by} approved it, and came back to it")
+
+
 def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Outcome:
     """Publish the approved step, and nothing else.
 
@@ -68,6 +78,7 @@ def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Out
         ApprovalOutdated: the channel is neither at the base nor at the target of the approval.
         ApprovedDiffers: the step renders to another digest now.
         ApprovalUsed: it was published before on this approval.
+        CameBack: the channel left the base since the approval, and came back to it.
         StepRefused: the policy refuses it or holds it back now.
     """
     require_signer(ports, intent)
@@ -127,12 +138,18 @@ def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) 
 
 
 def refuse_used(granted: GrantedApproval, ports: Ports) -> None:
-    """Check that the channel was not at the target since the approval. A crash may have lost the record of that.
+    """Check that the channel was not at the target since the approval, and stayed at the base.
+
+    A crash may have lost the record that it was at the target.
 
     Raises:
         ApprovalUsed: it was.
+        CameBack: the channel left the base, and came back to it.
     """
-    request, approval = granted.request, granted.approval
-    for record in ports.ledger(request.artifact).records(request.target):
+    request, approval, ledger = granted.request, granted.approval, ports.ledger(granted.request.artifact)
+    for record in ledger.records(request.target):
         if is_same_approval(record.approval, approval) or record.at >= granted.since:
             raise ApprovalUsed(granted)
+    again = (*(it.at for it in ledger.records(request.base)[1:]), *(it.since for it in ledger.holds(request.base)))
+    if any(at >= granted.since for at in again):
+        raise CameBack(granted, request.artifact, request.base)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.port import GrantedApproval, NotCounted, Question, RequestKind
 from ci_automation.errors import Conflict, Error, PolicyRefused
-from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, apply_granted, refuse_used
+from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, CameBack, apply_granted, refuse_used
 from ci_automation.flows.planning.promotion import consider
 from ci_automation.flows.promote import OtherDigest, Promoted, promote_considered
 from ci_automation.flows.update import update
@@ -39,16 +39,6 @@ class ApprovalNotCounted(PolicyRefused):
     def __init__(self, found: NotCounted) -> None:
         request = found.request
         super().__init__(f"the approval of {request.version} for {request.artifact} does not count: {found.reason}")
-
-
-class SourceCameBack(PolicyRefused):
-    """An approval of a promotion is older than the last move of the source to that digest."""
-
-    hint = "The source left the digest after the run asked, and came back to it. The next run asks again."
-
-    def __init__(self, granted: GrantedApproval, considered: Considered) -> None:
-        source = considered.promotion.source
-        super().__init__(f"{source} has left {granted.request.target} since {granted.approval.by} approved it")
 
 
 class Progress(Struct, frozen=True):
@@ -215,7 +205,7 @@ def promote_granted(promotion: Promotion, granted: GrantedApproval) -> Promotion
     """Promote what was approved, or find that it is done.
 
     Raises:
-        ApprovalOutdated, OtherDigest, ApprovalUsed, SourceCameBack: the approval is of another promotion, or is over.
+        ApprovalOutdated, OtherDigest, ApprovalUsed, CameBack: the approval is of another promotion, or is over.
         PromotionRefused: a gate refuses it, or lets it wait.
     """
     considered = consider(promotion)
@@ -245,7 +235,7 @@ def _require_counts(granted: GrantedApproval, considered: Considered) -> None:
     """Check that an approval is of this promotion, that it was not used, and that the source stayed where it was.
 
     Raises:
-        ApprovalOutdated, OtherDigest, ApprovalUsed, SourceCameBack: it is not.
+        ApprovalOutdated, OtherDigest, ApprovalUsed, CameBack: it is not.
     """
     promotion, request, step = considered.promotion, granted.request, considered.step
     if step is None or request.base != step.base:
@@ -257,4 +247,4 @@ def _require_counts(granted: GrantedApproval, considered: Considered) -> None:
     refuse_used(granted, promotion.ports)
     moves = considered.moves  # GitHub's times have whole seconds: what came back within that of the approval is later
     if len(moves) > 1 and moves[-1].at >= granted.since:
-        raise SourceCameBack(granted, considered)
+        raise CameBack(granted, promotion.source, request.target)

@@ -13,7 +13,7 @@ from ci_automation.approval.port import ApprovalRequest, GrantedApproval
 from ci_automation.cli import run
 from ci_automation.errors import Conflict
 from ci_automation.flows.apply import StepRefused, apply
-from ci_automation.flows.approved import ApprovalUsed, apply_granted
+from ci_automation.flows.approved import ApprovalUsed, CameBack, apply_granted
 from ci_automation.flows.init import StillHeld, WasNewer, init
 from ci_automation.flows.lift import lift
 from ci_automation.flows.observe import ChannelMoved
@@ -400,9 +400,25 @@ class TestAfterwards:
         granted = GrantedApproval(
             ApprovalRequest(CHANNEL, MINOR, base, target), Approval("ada", "pull request 7", NOW - timedelta(days=9))
         )
-        with pytest.raises(ApprovalUsed):
+        with pytest.raises(CameBack):
             apply_granted(granted, world.ports(), intent(now=now))
         assert at(world) == base
+
+    def test_an_old_approval_of_another_step_from_the_target_does_not_count_either(self, world: World) -> None:
+        back(world)
+        base = at(world)
+        wish = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(BUMPS, Action.NEVER)))
+        plan = make_plan(CHANNEL, world.ports(), wish).plan
+        request = ApprovalRequest.of(plan, next(step for step in plan.steps if step.new_version == PATCH))
+        old, new = (
+            GrantedApproval(request, Approval("ada", f"pull request {days}", datetime.now(UTC) + timedelta(days=days)))
+            for days in (-9, 9)
+        )
+        with pytest.raises(CameBack, match=f"has left {base} since ada approved it"):
+            apply_granted(old, world.ports(), wish)
+        assert at(world) == base
+        apply_granted(new, world.ports(), wish)
+        assert at(world) == request.target
 
     def test_content_that_is_published_on_top_keeps_the_hold(self, world: World) -> None:
         back(world, reason="webhooks time out")
@@ -613,14 +629,17 @@ class TestLifting:
         base = Ledger(world.registry, CHANNEL, OURS).all_records(target)[-1].previous
         assert base
         forget_records(world, target)  # so that no record tells that it was used
+        before = datetime.now(UTC)
         back(world)
+        held = datetime.now(UTC)
         lift(CHANNEL, "", world.ports(), intent())
-        granted = GrantedApproval(
-            ApprovalRequest(CHANNEL, MINOR, base, target), Approval("ada", "pull request 7", NOW - timedelta(days=9))
-        )
-        with pytest.raises(ApprovalUsed):
-            apply_granted(granted, world.ports(), intent())
-        assert at(world) == base
+        request = ApprovalRequest(CHANNEL, MINOR, base, target)
+        for moment, error in ((before, CameBack), (held, ApprovalUsed)):
+            with pytest.raises(error):
+                apply_granted(
+                    GrantedApproval(request, Approval("ada", "pull request 7", moment)), world.ports(), intent()
+                )
+            assert at(world) == base
 
     def test_one_of_two_is_lifted_by_the_digest_of_its_statement(self, world: World) -> None:
         back(world, reason="webhooks time out")
