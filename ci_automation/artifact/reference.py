@@ -5,13 +5,16 @@ from __future__ import annotations
 import ipaddress
 import re
 from pathlib import PurePath
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 # The grammar of the distribution project (reference/regexp.go), which Flux and Docker share.
 _DOMAIN_PART = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
@@ -127,6 +130,24 @@ class Reference(Struct, frozen=True):
         if reference.tag is not None or reference.digest is not None:
             raise InvalidReference(text, "it names one artifact; name the repository alone")
         return reference
+
+    def nearly(self, known: Collection[str]) -> str | None:
+        """Return a known tag that this one may be a slip of the keys for.
+
+        One of its words differs a little, and the digits are the same: staging-1 and staging-2, or a and b, are two.
+        """
+        import difflib
+
+        tag = self.tag or ""
+        for other in sorted(known):
+            words, others = tag.split("-"), other.split("-")
+            changed = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
+            if len(words) == len(others) and len(changed) == 1:
+                ((word, wanted),) = changed
+                same_digits = [it for it in word if it.isdigit()] == [it for it in wanted if it.isdigit()]
+                if same_digits and difflib.get_close_matches(word, [wanted], cutoff=0.8):
+                    return other
+        return None
 
     def at_tag(self, tag: str) -> Self:
         """Return the reference of `tag` in the same repository."""

@@ -1,20 +1,30 @@
-"""Read from a clone of Git: its top folder, its files, and its repository on GitHub."""
+"""A clone of Git: its top folder, its repository on GitHub, and whether a file can be written in it."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
 
 from ci_automation.config.workflows import GitHubPlace
+from ci_automation.errors import UsageError
 from ci_automation.programs import search_path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 _REMOTE = re.compile(r"(?:https://|ssh://git@|git@)([\w.-]+)[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
+
+
+class NotOwnFile(UsageError):
+    """A link, or something else that is no folder or file of the clone, is where `setup` would write."""
+
+    hint = "Nothing was written. Remove it, or make it a plain folder or file of the repository."
+
+    def __init__(self, path: str, found: str) -> None:
+        super().__init__(f"{path} cannot be written: {found} is a link, or is not what it has to be")
 
 
 def top_of(folder: Path) -> Path:
@@ -47,3 +57,57 @@ def git(folder: Path, *arguments: str) -> str:
     except OSError:
         return ""
     return ran.stdout.strip() if ran.returncode == 0 else ""
+
+
+def require_own(top: Path, path: str) -> None:
+    """Check that a file can be written where it is to be: a link in a clone leads wherever its author likes.
+
+    Raises:
+        NotOwnFile: something else is there, or on the way.
+    """
+    *folders, file = ((top / path), *(top / path).parents)[: len(PurePosixPath(path).parts)][::-1]
+    for place, is_fit in (*((folder, Path.is_dir) for folder in folders), (file, Path.is_file)):
+        if place.is_symlink() or (place.exists() and not is_fit(place)):
+            raise NotOwnFile(path, place.relative_to(top).as_posix())
+
+
+def bootstrapped_folders(top: Path) -> list[str]:
+    """Return the folders of the clone that `flux bootstrap` made."""
+    from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC
+
+    listed = git(top, "ls-files", "--", f"*{SYNC}", f"*{COMPONENTS}").splitlines()
+    folders = {
+        name: {str(PurePosixPath(it).parent) for it in listed if PurePosixPath(it).name == name}
+        for name in (SYNC, COMPONENTS)
+    }
+    return sorted(folders[SYNC] & folders[COMPONENTS])
+
+
+def free_folder(top: Path, name: str) -> str:
+    """Return the usual folder for the team's own files that no Kustomization of `flux bootstrap` applies, or `-`.
+
+    Such a Kustomization would try to build the folder, which refers to components that are in the artifact alone.
+    """
+    from ci_automation.artifact.tree import Tree, TreeFile
+    from ci_automation.impact.overlay.bootstrapped import SYNC, covering
+
+    usual = (f"clusters/{name}/flux-system".replace("//", "/"), f"flux/{name or 'all'}")
+    made = bootstrapped_folders(top)
+    synced = [Tree((TreeFile(SYNC, (top / folder / SYNC).read_bytes()),)) for folder in made]
+    free = (it for it in usual if it not in made and not any(covering(each, it) for each in synced))
+    return next(free, "-")
+
+
+def checkout_of_action(server: str) -> str | None:
+    """Return the repository of the checkout that this program was installed from, if it is on that server."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    from ci_automation.flows.setup import is_action
+
+    with suppress(PackageNotFoundError, ValueError):
+        told = json.loads(distribution("flux-manifests").read_text("direct_url.json") or "{}")
+        address = urlsplit(str(told.get("url", "")))
+        found = place_of_clone(Path(unquote(address.path))) if address.scheme == "file" else None
+        if found and found.server == server and is_action(found.repository):
+            return found.repository
+    return None

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 import click
 from msgspec import Struct
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.arguments import Arguments
-from ci_automation.cli.clone import git, place_of_clone, top_of
+from ci_automation.cli.clone import (
+    bootstrapped_folders,
+    checkout_of_action,
+    free_folder,
+    place_of_clone,
+    require_own,
+    top_of,
+)
 from ci_automation.cli.output import confirmed, print_aside, print_text
 from ci_automation.cli.parameters import HeadedCommand
 from ci_automation.cli.places import registry
@@ -24,17 +27,29 @@ from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.flows.files import write_file
 from ci_automation.flows.left_to_do import left_to_do
-from ci_automation.flows.setup import CONFIGURATION, Answers, UnfitAnswer, first_files, is_action, setup_files
+from ci_automation.flows.setup import CONFIGURATION, Answers, UnfitAnswer, first_files, setup_files
 from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import newest_known
-from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, covering
+from ci_automation.impact.overlay.bootstrapped import COMPONENTS
 from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _COMPONENTS = f"flux-system/{COMPONENTS}"
+
+
+class MistypedChannel(UsageError):
+    """A channel that does not exist has nearly the name of one that does."""
+
+    hint = (
+        "Nothing was written. Name the channel that you mean. For a new channel of that name, run `setup` in a "
+        "terminal, without --yes, and answer yes."
+    )
+
+    def __init__(self, channel: Reference, near: str) -> None:
+        super().__init__(f"{channel} does not exist; did you mean {near}?")
 
 
 class Unanswered(UsageError):
@@ -44,15 +59,6 @@ class Unanswered(UsageError):
 
     def __init__(self, option: str) -> None:
         super().__init__(f"--{option} is missing")
-
-
-class NotOwnFile(UsageError):
-    """A link, or something else that is no folder or file of the clone, is where `setup` would write."""
-
-    hint = "Nothing was written. Remove it, or make it a plain folder or file of the repository."
-
-    def __init__(self, path: str, found: str) -> None:
-        super().__init__(f"{path} cannot be written: {found} is a link, or is not what it has to be")
 
 
 @click.command("setup", cls=HeadedCommand)
@@ -85,15 +91,16 @@ def command(channels: tuple[str, ...], *, after: str, yes: bool, **told: str | N
     flux-manifests setup staging production stable --action acme/ci-automation
     """
     top = top_of(Path.cwd())
-    bootstrapped = next(iter(_bootstrapped(top)), None)
+    bootstrapped = next(iter(bootstrapped_folders(top)), None)
     told["channels"] = " ".join(channels) or None
-    answers = _answered(_Questions(told, asks=sys.stdin.isatty() and not yes), top, after)
+    config = parse_config(existing.encode(), CONFIGURATION) if (existing := _existing(top)) is not None else None
+    configured = {it.channel: it for it in config.artifacts} if config else {}
+    answers, there = _answered(_Questions(told, yes=yes), top, after, configured)
     newest = newest_known()
     files = _overlay(top, answers)
     applied = sync_path(_in_artifact(top, answers, files), _COMPONENTS)
-    files |= setup_files(answers, _template, newest, applied, _existing(top))
+    files |= setup_files(answers, _template, newest, applied, existing)
     declined = _written(top, files, yes=yes)
-    there = _is_there(answers.first[1])
     left = left_to_do(answers, there=there, newest=str(newest), bootstrapped=bootstrapped, declined=declined)
     print_text("Left to do:\n" + "\n".join(f"{number}. {line}" for number, line in enumerate(left, 1)))
 
@@ -102,7 +109,7 @@ class _Questions(Struct, frozen=True):
     """Asks a person what no option answers; takes the default if nobody can be asked."""
 
     told: Mapping[str, str | None]
-    asks: bool
+    yes: bool
 
     def answer(self, option: str, question: str, default: str | None = None) -> str:
         """Return the answer.
@@ -112,7 +119,7 @@ class _Questions(Struct, frozen=True):
         """
         if (told := self.told[option]) is not None:
             return told
-        if self.asks:
+        if sys.stdin.isatty() and not self.yes:
             answer: str = click.prompt(question, default=default, err=True)
             return answer.strip()
         if default is None:
@@ -120,45 +127,37 @@ class _Questions(Struct, frozen=True):
         return default
 
 
-def _answered(ask: _Questions, top: Path, after: str) -> Answers:
-    """Return what the options, the clone and a person say.
+def _answered(
+    ask: _Questions, top: Path, after: str, configured: Mapping[Reference, ArtifactConfig]
+) -> tuple[Answers, dict[str, bool | None]]:
+    """Return what the options, the clone and a person say, and which of the channels exist.
 
     Raises:
         Unanswered: something is missing, and nobody can be asked.
+        MistypedChannel: a channel has nearly the name of one that exists, and nobody said that it is a new one.
     """
     if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
         raise Unanswered("repository")
     usual = f"oci://ghcr.io/{place.repository.partition('/')[0].lower()}/flux-manifests"
     question = "Which channel? Of several, such as staging production stable, each is promoted from the one before"
     references = _references(ask.answer("channels", question, f"{usual}:production").split(), usual)
-    config = parse_config(existing.encode(), CONFIGURATION) if (existing := _existing(top)) is not None else None
-    there = {it.channel: it for it in config.artifacts} if config else {}
-    channels = _named(references, there, ask.told["name"])
+    channels = _named(references, configured, ask.told["name"])
+    there = _which_exist(channels, configured, ask)
     first, channel = next(iter(channels.items()))
-    folder = there[channel].overlay or "-" if channel in there else _folder(top, "" if len(channels) > 1 else first)
-    folder = ask.answer("overlay", "Folder with your own files (- for none)?", folder)
-    return Answers(
+    usual = free_folder(top, "" if len(channels) > 1 else first)
+    usual = configured[channel].overlay or "-" if channel in configured else usual
+    folder = ask.answer("overlay", "Folder with your own files (- for none)?", usual)
+    own = checkout_of_action(place.server)
+    answers = Answers(
         channels=channels,
         place=place,
-        action=ask.answer("action", "Which repository has this action, as OWNER/ci-automation?", _origin(place.server)),
+        action=ask.answer("action", "Which repository has this action, as OWNER/ci-automation?", own),
         signing=SigningMode(ask.answer("signing", "Sign keyless, or with a key?", "keyless")),
         approval=ApprovalVia(ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", "pull-request")),
         overlay=None if folder == "-" else folder,
         after=after,
     )
-
-
-def _origin(server: str) -> str | None:
-    """Return the repository of the checkout that this program was installed from, if it is on that server."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    with suppress(PackageNotFoundError, ValueError):
-        told = json.loads(distribution("flux-manifests").read_text("direct_url.json") or "{}")
-        address = urlsplit(str(told.get("url", "")))
-        found = place_of_clone(Path(unquote(address.path))) if address.scheme == "file" else None
-        if found and found.server == server and is_action(found.repository):
-            return found.repository
-    return None
+    return answers, there
 
 
 def _references(words: Sequence[str], usual: str) -> list[Reference]:
@@ -193,31 +192,38 @@ def _named(
     return named
 
 
+def _which_exist(
+    channels: Mapping[str, Reference], configured: Collection[Reference], ask: _Questions
+) -> dict[str, bool | None]:
+    """Return which of the channels have a digest; None where the registry does not say.
+
+    Raises:
+        MistypedChannel: one has nearly the name of one that exists, and nobody said that it is a new one.
+    """
+    listed = {it.repository: _tags(it) for it in channels.values()}
+    for channel in channels.values():
+        own = (it.tag or "" for it in configured if it.repository == channel.repository)
+        known = {*own, *(listed[channel.repository] or ())}
+        near = None if channel.tag in known else channel.nearly(known)
+        question = f"{channel} does not exist, and {near} does. Is it a new channel?"
+        if near and (ask.yes or not confirmed(question)):
+            raise MistypedChannel(channel, near)
+    tags = {name: listed[it.repository] for name, it in channels.items()}
+    return {name: None if (some := tags[name]) is None else it.tag in some for name, it in channels.items()}
+
+
+def _tags(channel: Reference) -> tuple[str, ...] | None:
+    """Return the tags beside the channel; None if the registry does not say."""
+    try:
+        return registry(channel, None, Arguments()).tags(channel)
+    except RegistryError as error:
+        print_aside(f"{channel.repository} could not be looked at: {error}")
+        return None
+
+
 def _existing(top: Path) -> str | None:
     path = top / CONFIGURATION
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
-
-
-def _bootstrapped(top: Path) -> list[str]:
-    """Return the folders of the clone that `flux bootstrap` made."""
-    listed = git(top, "ls-files", "--", f"*{SYNC}", f"*{COMPONENTS}").splitlines()
-    folders = {
-        name: {str(PurePosixPath(it).parent) for it in listed if PurePosixPath(it).name == name}
-        for name in (SYNC, COMPONENTS)
-    }
-    return sorted(folders[SYNC] & folders[COMPONENTS])
-
-
-def _folder(top: Path, name: str) -> str:
-    """Return the usual folder for the team's own files that no Kustomization of `flux bootstrap` applies, or `-`.
-
-    Such a Kustomization would try to build the folder, which refers to components that are in the artifact alone.
-    """
-    usual = (f"clusters/{name}/flux-system".replace("//", "/"), f"flux/{name or 'all'}")
-    made = _bootstrapped(top)
-    synced = [Tree((TreeFile(SYNC, (top / folder / SYNC).read_bytes()),)) for folder in made]
-    free = (it for it in usual if it not in made and not any(covering(each, it) for each in synced))
-    return next(free, "-")
 
 
 def _overlay(top: Path, answers: Answers) -> dict[str, str]:
@@ -251,18 +257,6 @@ def _template(name: str) -> str:
     raise FileNotFoundError(name)
 
 
-def _require_own(top: Path, path: str) -> None:
-    """Check that a file can be written where it is to be: a link in a clone leads wherever its author likes.
-
-    Raises:
-        NotOwnFile: something else is there, or on the way.
-    """
-    *folders, file = ((top / path), *(top / path).parents)[: len(PurePosixPath(path).parts)][::-1]
-    for place, is_fit in (*((folder, Path.is_dir) for folder in folders), (file, Path.is_file)):
-        if place.is_symlink() or (place.exists() and not is_fit(place)):
-            raise NotOwnFile(path, place.relative_to(top).as_posix())
-
-
 def _written(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
     """Write the files, and return those that the person leaves as they are, each after a look at the difference.
 
@@ -270,7 +264,7 @@ def _written(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
     """
     declined, told = [], {}
     for path in files:
-        _require_own(top, path)
+        require_own(top, path)
     for path, text in files.items():
         place = top / path
         old = place.read_text(encoding="utf-8", errors="replace") if place.exists() else None
@@ -288,12 +282,3 @@ def _written(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
             write_file(top / path, text.encode())
         print_text(f"{path} {told[path]}")
     return declined
-
-
-def _is_there(channel: Reference) -> bool | None:
-    """Return whether the channel has a digest; None if the registry does not say."""
-    try:
-        return registry(channel, None, Arguments()).resolve(channel) is not None
-    except RegistryError as error:
-        print_aside(f"{channel} could not be looked at: {error}")
-        return None

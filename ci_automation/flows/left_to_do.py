@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ci_automation.flows.setup import CONFIGURATION, ENVIRONMENT, PUBLIC_KEY, objects_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.setup import Answers
@@ -19,15 +19,15 @@ _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
 def left_to_do(
     answers: Answers,
     *,
-    there: bool | None,
+    there: Mapping[str, bool | None],
     newest: str,
     bootstrapped: str | None,
     declined: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield what a person still does.
 
-    `there`: has the first channel a digest? None: not known. `bootstrapped` is a folder that `flux bootstrap` made.
-    `declined` are the files that the person left as they are.
+    `there`: which of the channels have a digest? None: not known. `bootstrapped` is a folder that `flux bootstrap`
+    made. `declined` are the files that the person left as they are.
     """
     at = f"{answers.place.server}/{answers.place.repository}"
     run = f"Run workflow at {at}/actions/workflows/flux.yaml"
@@ -36,9 +36,11 @@ def left_to_do(
     files = f"Commit the files, and bring them to {answers.place.branch}."
     yield files if answers.keyless else f"{files} Add the public half of the key as {PUBLIC_KEY}."
     yield from _settings(answers, at)
-    yield _first(answers, run, newest, bootstrapped, there=there)
-    yield from _role(answers, answers.first[1])
-    yield from _promoted(answers, run)
+    packages = {answers.channels[name].repository for name, is_there in there.items() if is_there}
+    name, channel = answers.first
+    first = _first(answers, run, newest, bootstrapped, there=there[name])
+    yield from _with_role(answers, channel, first, packages)
+    yield from _promoted(answers, run, there, packages)
     yield from _secret(answers)
     each = " of each channel" if answers.waves else ""
     objects = objects_file("CHANNEL" if each else answers.first[0])
@@ -68,16 +70,25 @@ def _settings(answers: Answers, at: str) -> Iterator[str]:
         )
 
 
-def _promoted(answers: Answers, run: str) -> Iterator[str]:
-    """Yield how each promoted channel gets its first digest."""
+def _promoted(
+    answers: Answers, run: str, there: Mapping[str, bool | None], packages: Collection[object]
+) -> Iterator[str]:
+    """Yield how each promoted channel gets its next digest: a run has to trust those that exist before."""
     known = {answers.first[1].repository}
-    for name, source in answers.waves:
-        yield (
+    for name, source in sorted(answers.waves, key=lambda wave: there[wave[0]] is not True):
+        channel = answers.channels[name]
+        line = (
             f"{answers.after} after {source} got its first digest: {run}: command promote, artifact {name}; a reviewer "
             f"approves the run. To go on at once, write `after: 0h` for {name} until then."
         )
-        channel = answers.channels[name]
-        yield from _role(answers, channel) if channel.repository not in known else ()
+        if there[name]:
+            line = (
+                f"{channel} is there. If this workflow did not sign it: {run}: command adopt, artifact {name}; a "
+                f"reviewer approves the run. Before that, promotions to {name} fail. From then on, runs promote or ask."
+            )
+        elif there[name] is None:
+            line += f" If {channel} is there already, take the command adopt in place of promote."
+        yield from [line] if channel.repository in known else _with_role(answers, channel, line, packages)
         known.add(channel.repository)
 
 
@@ -116,11 +127,17 @@ def _at_github(channel: Reference) -> bool:
     return str(channel).startswith(_GHCR)
 
 
-def _role(answers: Answers, channel: Reference) -> Iterator[str]:
-    """Yield that the package of a channel needs the repository's role Write, where GitHub has it."""
+def _with_role(answers: Answers, channel: Reference, line: str, packages: Collection[object]) -> Iterator[str]:
+    """Yield how a channel gets its digest, and that its package needs the repository's role Write, where GitHub has it.
+
+    One of the `packages` that exist needs the role before a run can write to it. The run that makes a package has it.
+    """
+    lines = [line]
     if _at_github(channel):
         owner, _, package = str(channel.repository).removeprefix(_GHCR).partition("/")
-        yield (
+        role = (
             f"Give {answers.place.repository} the role Write, under Manage Actions access: "
             f"https://github.com/orgs/{owner}/packages/container/{package.replace('/', '%2F')}/settings"
         )
+        lines.insert(0 if channel.repository in packages else 1, role)
+    yield from lines

@@ -45,7 +45,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
-    monkeypatch.setattr("ci_automation.cli.setup._is_there", lambda *_: None)  # no registry is asked
+    monkeypatch.setattr("ci_automation.cli.setup._tags", lambda *_: None)  # no registry is asked
     installed_from(monkeypatch, None)
     return tmp_path
 
@@ -174,10 +174,67 @@ def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.C
         assert source["spec"]["ref"] == {"tag": tag}
 
 
+PACKAGE = "packages/container/flux-manifests/"
+ADOPT = ":{0} is there. If this workflow did not sign it: Run workflow at https://{1}: command adopt, artifact {0};"
+
+
+@pytest.mark.parametrize(
+    ("tags", "clicks"),
+    [
+        (("production",), (PACKAGE, "init, artifact staging, to v", "adopt production", "24h after production got")),
+        (
+            ("staging", "stable", "production"),
+            (PACKAGE, "adopt staging", "adopt production", "adopt stable"),
+        ),
+        (("staging",), (PACKAGE, "adopt staging", "24h after staging", "24h after production")),
+        ((), ("init, artifact staging, to v", PACKAGE, "24h after staging", "24h after production")),
+        (None, ("init, artifact staging, to v", PACKAGE, "24h after staging", "24h after production")),
+    ],
+)
+@pytest.mark.usefixtures("clone")
+def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tags: Sequence[str] | None,
+    clicks: Sequence[str],
+) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup._tags", lambda *_: tags)
+    assert run(["setup", "staging", "production", "stable", *ACTION]) == 0
+    left = capsys.readouterr().out.partition("Left to do:\n")[2].splitlines()[4:]
+    at = "github.com/acme-corp/fleet.infra/actions/workflows/flux.yaml"
+    wanted = [ADOPT.format(it.removeprefix("adopt "), at) if it.startswith("adopt ") else it for it in clicks]
+    assert [click for click, line in zip(wanted, left, strict=False) if click not in line] == []
+    assert "A new package is private" in left[len(clicks)]
+    asked = [line for line in left if "in place of" in line]
+    assert len(asked) == (3 if tags is None else 0)  # the registry did not say
+
+
+@pytest.mark.parametrize("where", ["registry", "configuration"])
+def test_a_mistyped_channel_is_asked_about_and_never_made_by_yes(
+    clone: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if where == "registry":
+        monkeypatch.setattr("ci_automation.cli.setup._tags", lambda *_: ("staging", "production"))
+    else:
+        assert run(["setup", "staging", "production", *ACTION]) == 0
+    before, command = files(clone), ["setup", "staging", "prodution", *ACTION]
+    for answer, options in ((False, ()), (True, ("--yes",))):
+        monkeypatch.setattr("ci_automation.cli.setup.confirmed", lambda _, answer=answer: answer)
+        assert run([*command, *options]) == 2
+        assert ":prodution does not exist; did you mean production?" in capsys.readouterr().err
+        assert files(clone) == before
+    question = ":prodution does not exist, and production does. Is it a new channel?"
+    monkeypatch.setattr(
+        "ci_automation.cli.setup.confirmed", lambda it: it.endswith((question, "flux.yaml?", "s.yaml?"))
+    )
+    assert run(command) == 0
+    assert "flux-manifests:prodution\n" in files(clone)[".github/flux-manifests.yaml"]
+
+
 def test_the_tutorial_has_what_setup_writes_and_lists(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ci_automation.cli.setup._is_there", lambda *_: False)
+    monkeypatch.setattr("ci_automation.cli.setup._tags", lambda *_: ())
     (command,) = re.findall(r"^flux-manifests (setup .*)$", TUTORIAL, re.MULTILINE)
     assert run([*command.split(), "--repository", "acme/fleet", "--branch", "main"]) == 0
     (listed,) = re.findall(r"^```text\n(.*?)^```", TUTORIAL, re.MULTILINE | re.DOTALL)
@@ -193,7 +250,7 @@ def test_the_tutorial_has_what_setup_writes_and_lists(
 def test_first_digests_come_from_channel_to_channel_with_these_files(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ci_automation.cli.setup._is_there", lambda *_: False)
+    monkeypatch.setattr("ci_automation.cli.setup._tags", lambda *_: ())
     scene.fleet.protections.clear()
     here = ("--repository", "acme/fleet", "--branch", "main")
     assert run(["setup", "staging", "production", "stable", *ACTION, *here]) == 0

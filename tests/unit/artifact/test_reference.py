@@ -187,6 +187,21 @@ class TestChannel:
         with pytest.raises(InvalidReference, match="a channel is a tag, such as :production"):
             Reference.parse_channel(f"oci://ghcr.io/acme/flux-manifests{rest}")
 
+    @pytest.mark.parametrize(
+        ("tag", "known"),
+        [
+            ("production", "prodution"),
+            ("eu-stable", "eu-stabel"),
+            *((tag, "production") for tag in ("prodUction", "production2", "prod", "pre-production", "eu-production")),
+            *((tag, "cluster-a") for tag in ("cluster-b", "clusters-b", "cluster-a-1")),
+            ("wave-1", "wave-2"),
+        ],
+    )
+    def test_may_be_a_slip_of_the_keys(self, tag: str, known: str) -> None:
+        slips = {"production": "prodution", "eu-stable": "eu-stabel", "prodUction": "production"}
+        there = ("another", known, "v2.9.4-1a2b3c4d5e6f")
+        assert Reference(GHCR, tag).nearly(there) == slips.get(tag)
+
 
 class TestName:
     @pytest.mark.parametrize(
