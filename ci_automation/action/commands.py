@@ -202,8 +202,7 @@ def watch_schedule(inputs: Inputs, run: ActionRun) -> int:
         CheckSilent: it does not.
     """
     from ci_automation.flows.watch import watch
-    from ci_automation.github.issues import Issues
-    from ci_automation.github.runs import Runs
+    from ci_automation.github.runs import Issues, Runs
 
     hub = Hub.of(inputs, run)
     client = hub.client(actions="write", issues="write")

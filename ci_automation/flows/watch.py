@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime, timedelta
 
-    from ci_automation.github.issues import Issues
     from ci_automation.github.model import WorkflowRun
-    from ci_automation.github.runs import Runs
+    from ci_automation.github.runs import Issues, Runs
 
 LABEL = "flux-manifests"
 _ACTIVE, _IDLE = "active", "disabled_inactivity"

@@ -3,7 +3,7 @@
     client = GitHub(token, api_url, say=print)
     Repository(client, "acme/fleet").snapshot("flux-manifests/production", ".github/flux-manifests.lock.yaml")
 
-`repository`, `commits`, `pulls`, `runs` and `issues` have one class each, whose methods are one request as a rule;
+`repository`, `commits`, `pulls` and `runs` have classes whose methods are one request as a rule;
 `content_history` has the log of branches, and the merges that led to the content of the default branch;
 `model` has their results, `errors` their errors; `app` makes tokens of an App.
 """
@@ -16,7 +16,6 @@ __all__ = [
     "content_history",
     "errors",
     "files",
-    "issues",
     "model",
     "proposal",
     "pulls",

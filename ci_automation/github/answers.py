@@ -14,7 +14,7 @@ from ci_automation.github.errors import InvalidRepositoryName, NotOnGitHub, Unex
 from ci_automation.github.model import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ci_automation.github.client import GitHub
     from ci_automation.net.values import Answer
@@ -172,7 +172,6 @@ def object_at(client: GitHub, path: str) -> Fields:
 
     Raises:
         NotOnGitHub: GitHub has no such object.
-        ReleaseSourceError: as `GitHub.get`.
     """
     if (answer := client.get(path)) is None:
         raise NotOnGitHub(f"{client.host}{path}")
@@ -184,7 +183,6 @@ def objects_at(client: GitHub, path: str, *, key: str | None = None, limit: int 
 
     Raises:
         NotOnGitHub: GitHub has no such list.
-        ReleaseSourceError: as `GitHub.get`.
     """
     what = f"GET {client.host}{path}"
     mark = "&" if "?" in path else "?"
@@ -198,3 +196,49 @@ def objects_at(client: GitHub, path: str, *, key: str | None = None, limit: int 
         seen += len(found)
         if not answer.has_next:
             return
+
+
+class OfRepository:
+    """A part of one repository, as the client's token sees it; its methods also raise what those of `GitHub` raise."""
+
+    def __init__(self, client: GitHub, name: str) -> None:
+        self._client, self.name = client, require_name(name)
+
+    def _one(self, path: str) -> Fields:
+        """Return the object at a path of the repository."""
+        return object_at(self._client, f"/repos/{self.name}{path}")
+
+    def _listed(self, path: str, *, key: str | None = None, limit: int = 1000) -> Iterator[Fields]:
+        """Yield the objects that a path of the repository lists."""
+        return objects_at(self._client, f"/repos/{self.name}{path}", key=key, limit=limit)
+
+    def _send(self, verb: str, path: str, body: Mapping[str, object] | None = None) -> GitHubValue:
+        """Return the answer to a write at a path of the repository."""
+        return self._client.send(verb, f"/repos/{self.name}{path}", body)
+
+    def _created(self, path: str, body: Mapping[str, object]) -> Fields:
+        """Return the object that a POST makes."""
+        return Fields(self._send("POST", path, body).value, f"POST {self._client.host}/repos/{self.name}{path}")
+
+    def _query(
+        self, asked: str, variables: Mapping[str, object], fragments: str = "", types: Mapping[str, str] | None = None
+    ) -> tuple[Fields, Actor]:
+        """Return what GraphQL knows of the repository, and who asks; a variable is a text unless `types` has it.
+
+        Raises:
+            NotOnGitHub: the repository does not exist, or the token may not see it.
+        """
+        owner, _, short = self.name.partition("/")
+        values = {"owner": owner, "name": short, **variables}
+        declared = ", ".join(f"${each}: {(types or {}).get(each, 'String!')}" for each in values)
+        fields = f"viewer {{ login }} repository(owner: $owner, name: $name) {{ {asked} }}"
+        data = Fields(self._client.graphql(f"query({declared}) {{ {fields} }} {fragments}", values), self._what)
+        if (found := data.maybe("repository")) is None:
+            raise NotOnGitHub(f"the repository {self.name} on {self._client.host}")
+        if (viewer := data.actor("viewer")) is None:
+            raise UnexpectedGitHubAnswer(f"{self._what} was answered without saying who asks")
+        return found, viewer
+
+    @property
+    def _what(self) -> str:
+        return f"a GraphQL query for {self.name} to {self._client.host}"

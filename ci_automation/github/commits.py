@@ -8,13 +8,11 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ci_automation.github.answers import Fields, object_at, require_name, segment
+from ci_automation.github.answers import Fields, OfRepository, segment
 from ci_automation.github.errors import GitHubRefused, HeadMoved, NotOnGitHub
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from ci_automation.github.client import GitHub
 
 _COMMIT = """
 mutation($input: CreateCommitOnBranchInput!) {
@@ -38,21 +36,17 @@ def branch_name(artifact: str, kind: str = "") -> str:
     return f"flux-manifests/{kind}{artifact}"
 
 
-class Commits:
+class Commits(OfRepository):
     """Branches of one repository; the token must allow writes."""
-
-    def __init__(self, client: GitHub, name: str) -> None:
-        self._client, self.name = client, require_name(name)
 
     def create_branch(self, name: str, oid: str) -> None:
         """Make a branch at a commit, unless it already exists there.
 
         Raises:
             HeadMoved: the branch already exists at another commit.
-            ReleaseSourceError: as `GitHub.send`.
         """
         try:
-            self._client.send("POST", f"/repos/{self.name}/git/refs", {"ref": f"refs/heads/{name}", "sha": oid})
+            self._send("POST", "/git/refs", {"ref": f"refs/heads/{name}", "sha": oid})
         except GitHubRefused as refused:
             if not refused.says("already exists"):
                 raise
@@ -60,13 +54,9 @@ class Commits:
                 raise HeadMoved(self.name, name, oid) from None
 
     def delete_branch(self, name: str) -> None:
-        """Delete a branch with all its commits, if it exists; look at it before.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.send`.
-        """
+        """Delete a branch with all its commits, if it exists; look at it before."""
         try:
-            self._client.send("DELETE", f"/repos/{self.name}/git/refs/heads/{quote(name)}")
+            self._send("DELETE", f"/git/refs/heads/{quote(name)}")
         except GitHubRefused as refused:
             if not refused.says("does not exist"):
                 raise
@@ -78,7 +68,6 @@ class Commits:
 
         Raises:
             HeadMoved: the branch has another tip.
-            ReleaseSourceError: as `GitHub.mutate`.
         """
         headline, _, body = message.partition("\n")
         changes = {
@@ -115,15 +104,14 @@ class Commits:
         Raises:
             HeadMoved: the branch has another tip.
             NotOnGitHub: the commit `onto` does not exist.
-            ReleaseSourceError: as `GitHub.send`.
         """
-        git = f"/repos/{self.name}/git"
-        base = object_at(self._client, f"{git}/commits/{segment(onto)}").fields("tree").oid("sha")
+        base = self._one(f"/git/commits/{segment(onto)}").fields("tree").oid("sha")
         entries = [self._entry(path, content) for path, content in files.items()]
-        tree = self._created(f"{git}/trees", {"base_tree": base, "tree": entries})
-        made = self._created(f"{git}/commits", {"message": message, "tree": tree, "parents": [expected_head, onto]})
+        tree = self._created("/git/trees", {"base_tree": base, "tree": entries}).oid("sha")
+        asked = {"message": message, "tree": tree, "parents": [expected_head, onto]}
+        made = self._created("/git/commits", asked).oid("sha")
         try:
-            self._client.send("PATCH", f"{git}/refs/heads/{quote(branch)}", {"sha": made, "force": False})
+            self._send("PATCH", f"/git/refs/heads/{quote(branch)}", {"sha": made, "force": False})
         except GitHubRefused as refused:
             if refused.says("not a fast forward") or refused.says("does not exist"):
                 raise HeadMoved(self.name, branch, expected_head) from None
@@ -138,14 +126,11 @@ class Commits:
             return entry | {"content": content.decode()}
         except UnicodeDecodeError:
             encoded: dict[str, object] = {"content": base64.b64encode(content).decode(), "encoding": "base64"}
-            return entry | {"sha": self._created(f"/repos/{self.name}/git/blobs", encoded)}
-
-    def _created(self, path: str, body: dict[str, object]) -> str:
-        return Fields(self._client.send("POST", path, body).value, f"POST {self._client.host}{path}").oid("sha")
+            return entry | {"sha": self._created("/git/blobs", encoded).oid("sha")}
 
     def _tip(self, name: str) -> str | None:
         try:
-            found = object_at(self._client, f"/repos/{self.name}/git/ref/heads/{quote(name)}")
+            found = self._one(f"/git/ref/heads/{quote(name)}")
         except NotOnGitHub:
             return None
         return found.fields("object").oid("sha")

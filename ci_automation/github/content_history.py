@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.github.answers import Fields, require_name
 from ci_automation.github.errors import (
     EmptyRepository,
     GitHubAnswerTooLarge,
@@ -16,7 +15,7 @@ from ci_automation.github.errors import (
     UnexpectedGitHubAnswer,
 )
 from ci_automation.github.files import PLAIN_MODES, Files
-from ci_automation.github.making import MAKING, branch_updates, read_making
+from ci_automation.github.making import MAKING, BranchLog
 from ci_automation.github.model import ContentAt, ContentMerge, Making
 from ci_automation.github.repository import FILE, PULL, Ahead, Repository, read_pull, read_text, snapshot_fields
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from ci_automation.github.answers import Fields
     from ci_automation.github.client import GitHub
     from ci_automation.github.model import Actor, BranchUpdate
 
@@ -43,14 +43,14 @@ _ATTRIBUTES = ".gitattributes"
 _MOST_FILES, _MOST_LINES = 300, 20_000  # that the page of a request shows (GitHub, "Limits for viewing content")
 
 
-class ContentHistory:
+class ContentHistory(BranchLog):
     """The history of one repository's content, as the client's token sees it.
 
     `folder` is the path of the overlay's folder, `config` that of the configuration file.
     """
 
     def __init__(self, client: GitHub, name: str, ahead: Ahead | None = None) -> None:
-        self._client, self.name = client, require_name(name)
+        super().__init__(client, name)
         self._ahead = ahead or Ahead()
         self._files = Files(client, name)
         # By commit, folder and configuration file.
@@ -65,37 +65,25 @@ class ContentHistory:
         Raises:
             EmptyRepository: it has no commit.
             UnexpectedGitHubAnswer: the answer has no time; and as it says.
-            ReleaseSourceError: as `GitHub.graphql`.
         """
         fragments, asked, variables = "", "defaultBranchRef { name target { ...Content } }", dict[str, str]()
         branches, file = list(self._ahead.wanted), next(iter(self._ahead.wanted.values()), "")
         if branches:
             more, variables = snapshot_fields(branches, file)
             fragments, asked = PULL + FILE, f"{asked} {more}"
-        data = self._asked(fragments, asked, folder, config, variables)
-        if (branch := data.fields("repository").maybe("defaultBranchRef")) is None:
+        found, viewer = self._asked(fragments, asked, folder, config, variables)
+        if (branch := found.maybe("defaultBranchRef")) is None:
             raise EmptyRepository(self.name)
         if branches:
-            self._ahead.taken = Repository(self._client, self.name).snapshots(data, branches, file)
+            self._ahead.taken = Repository(self._client, self.name).snapshots(found, viewer, branches, file)
         if (now := self._client.time) is None:
             raise UnexpectedGitHubAnswer(f"{self._what} was answered without a time")
         return branch.text("name"), self._learned(branch.fields("target"), folder, config), now
-
-    def updates(self, branch: str, limit: int = 200) -> tuple[BranchUpdate, ...] | None:
-        """Return the last updates of a branch, newest first; None where GitHub has no log of it.
-
-        Raises:
-            ReleaseSourceError: as `branch_updates`.
-        """
-        return branch_updates(self._client, self.name, branch, limit)
 
     def contents(self, commits: Iterable[str], folder: str, config: str) -> Mapping[str, ContentAt]:
         """Return the content at each of the commits; those that GitHub does not have any more are left out.
 
         The same query asks for the requests that the first few were merged as, so that `merges` need not.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.graphql`.
         """
         wanted = tuple(dict.fromkeys(commits))
         if any((commit, folder, config) not in self._known for commit in wanted):
@@ -114,9 +102,6 @@ class ContentHistory:
 
         What a request of a fork compared, one that went into another branch than the default, or one that is too large
         for its page, is not asked for.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.graphql` and `GitHub.get`.
         """
         by_commit = {update.after: update for update in updates}
         found: dict[str, tuple[ContentMerge, ...]] = dict.fromkeys(by_commit, ())
@@ -130,7 +115,7 @@ class ContentHistory:
                     continue
                 making, base, head = Making(), None, None
                 if pull.base == default and not pull.cross_repository:
-                    making = read_making(request, self._client, self.name, pull, viewer, pushes=made)
+                    making = self.read_making(request, pull, viewer, pushes=made)
                     if _is_shown_whole(request):
                         since = self._merge_base(update.before, pull.head) if compared else update.before
                         states = self.contents(filter(None, (since, pull.head)), folder, config)
@@ -140,11 +125,7 @@ class ContentHistory:
         return found
 
     def files(self, *trees: str) -> Mapping[str, Mapping[str, str]] | None:
-        """Return the blob ids of files by their paths, for each folder by its tree id, or None if there are too many.
-
-        Raises:
-            ReleaseSourceError: as `Files.below`.
-        """
+        """Return the blob ids of files by path, for each folder by its tree id, or None if there are too many."""
         if unknown := [tree for tree in trees if tree not in self._folders]:
             try:
                 found = self._files.below(dict.fromkeys(unknown, ()))
@@ -155,11 +136,7 @@ class ContentHistory:
         return {tree: self._folders[tree] for tree in trees}
 
     def blob(self, name: str) -> bytes | None:
-        """Return the content of a blob, or None if it is too large to be sent.
-
-        Raises:
-            ReleaseSourceError: as `Files.blob`.
-        """
+        """Return the content of a blob, or None if it is too large to be sent."""
         try:
             return self._files.blob(name)
         except GitHubAnswerTooLarge:
@@ -174,10 +151,7 @@ class ContentHistory:
             for place, oid in enumerate(commits)
         )
         asked = f"defaultBranchRef {{ name }} {' '.join(lines)}"
-        data = self._asked(_MERGED + MAKING + PULL, asked, folder, config)
-        repository, viewer = data.fields("repository"), data.actor("viewer")
-        if viewer is None:
-            raise UnexpectedGitHubAnswer(f"{self._what} was answered without saying who asks")
+        repository, viewer = self._asked(_MERGED + MAKING + PULL, asked, folder, config)
         default = repository.fields("defaultBranchRef").text("name")
         for place, oid in enumerate(commits):
             if (node := repository.maybe(f"c{place}")) is None:
@@ -202,41 +176,17 @@ class ContentHistory:
                 return None
         return self._bases[before, head]
 
-    @property
-    def _what(self) -> str:
-        return f"a GraphQL query for {self.name} to {self._client.host}"
-
     def _asked(
         self, fragments: str, asked: str, folder: str, config: str, more: Mapping[str, str] | None = None
-    ) -> Fields:
-        """Return the answer to what is asked of the repository; `...Content` asks for the content of a commit.
-
-        Raises:
-            NotOnGitHub: there is no such repository, or the token may not see it.
-        """
-        owner, _, name = self.name.partition("/")
+    ) -> tuple[Fields, Actor]:
+        """Return the answer to what is asked, and who asks; `...Content` asks for the content of a commit."""
         paths = {f"a{place}": path for place, path in enumerate(_attribute_files(folder, config))}
         # Without a folder the overlay is asked for at a path that has none.
-        variables = {
-            "owner": owner,
-            "name": name,
-            "folder": folder or config,
-            "config": config,
-            **paths,
-            **(more or {}),
-        }
+        variables = {"folder": folder or config, "config": config, **paths, **(more or {})}
         text = "object { ... on Blob { text isTruncated } }"
         content = " ".join(f"{name}: file(path: ${name}) {{ {text} }}" for name in paths)
-        query = (
-            f"query({', '.join(f'${name}: String!' for name in variables)}) {{ viewer {{ login }} "
-            f"repository(owner: $owner, name: $name) {{ {asked} }} }} {fragments} "
-            f"fragment Content on Commit {{ oid overlay: file(path: $folder) {{ type oid }} "
-            f"config: file(path: $config) {{ {text} }} {content} }}"
-        )
-        data = Fields(self._client.graphql(query, variables), self._what)
-        if not data.has("repository"):
-            raise NotOnGitHub(f"the repository {self.name} on {self._client.host}")
-        return data
+        commit = f"oid overlay: file(path: $folder) {{ type oid }} config: file(path: $config) {{ {text} }} {content}"
+        return self._query(asked, variables, f"{fragments} fragment Content on Commit {{ {commit} }}")
 
     def _learned(self, commit: Fields, folder: str, config: str) -> ContentAt:
         """Return the content of a commit, which does not change any more."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.github.answers import Fields, object_at, require_name, segment
-from ci_automation.github.errors import GitHubAnswerTooLarge, NotOnGitHub, TooManyFiles, UnexpectedGitHubAnswer
+from ci_automation.github.answers import Fields, OfRepository, segment
+from ci_automation.github.errors import GitHubAnswerTooLarge, TooManyFiles, UnexpectedGitHubAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ _MOST_ENTRIES = 5_000
 _BATCH = 50  # texts of at most 512 kB each, as GitHub cuts them; an answer has at most 32 MB
 
 
-class Files:
+class Files(OfRepository):
     """Files of one repository that the client's token may see; trees of commits and small blobs are asked for once."""
 
     def __init__(self, client: GitHub, name: str) -> None:
-        self._client, self.name = client, require_name(name)
+        super().__init__(client, name)
         self._trees: dict[tuple[str, bool], Fields] = {}
         self._read: dict[str, bytes] = {}
 
@@ -41,7 +41,6 @@ class Files:
         Raises:
             NotOnGitHub: the commit does not exist.
             TooManyFiles: the commit has more files than GitHub lists at once.
-            ReleaseSourceError: as `GitHub.get`.
         """
         below = tuple(path.strip("/") for path in paths)
         root = self._tree(ref, recursive=True)
@@ -60,7 +59,6 @@ class Files:
 
         Raises:
             TooManyFiles: they have more entries than this reads.
-            ReleaseSourceError: as `GitHub.graphql`.
         """
         found: dict[str, dict[str, tuple[str, str]]] = {oid: {} for oid in asked}
         todo = [_Wanted(oid, oid, path) for oid, paths in asked.items() for path in dict.fromkeys(paths) or ("",)]
@@ -90,7 +88,6 @@ class Files:
 
         Raises:
             NotOnGitHub: the repository or a blob is gone.
-            ReleaseSourceError: as `GitHub.graphql` and `GitHub.get`.
         """
         paths = {sha: path for path, sha in listed}
         yield from ((sha, self._read[sha]) for sha in paths if sha in self._read)
@@ -108,11 +105,10 @@ class Files:
         Raises:
             NotOnGitHub: the blob does not exist.
             UnexpectedGitHubAnswer: the content does not match the SHA.
-            ReleaseSourceError: as `GitHub.get`.
         """
         if (known := self._read.get(sha)) is not None:
             return known
-        found = object_at(self._client, f"/repos/{self.name}/git/blobs/{segment(sha)}")
+        found = self._one(f"/git/blobs/{segment(sha)}")
         try:
             content = base64.b64decode(found.text("content"))
         except (binascii.Error, ValueError):
@@ -136,22 +132,19 @@ class Files:
     def _texts(self, expressions: list[str]) -> Iterator[str | None]:
         """Yield GraphQL's text of each `commit:path`, or None without one."""
         asked = [f"object(expression: $v{number}) {{ ... on Blob {{ text }} }}" for number in range(len(expressions))]
-        variables = {f"v{number}": ("String!", each) for number, each in enumerate(expressions)}
+        variables = {f"v{number}": each for number, each in enumerate(expressions)}
         return (blob.maybe_text("text") if blob else None for blob in self._objects(asked, variables))
 
     def _objects(
-        self, asked: Sequence[str], variables: Mapping[str, tuple[str, str]], fragments: str = ""
+        self,
+        asked: Sequence[str],
+        variables: Mapping[str, str],
+        fragments: str = "",
+        types: Mapping[str, str] | None = None,
     ) -> Iterator[Fields | None]:
         """Return the objects of the repository that one query asks for, each None if there is none."""
-        owner, _, short = self.name.partition("/")
-        all_variables = {"owner": ("String!", owner), "name": ("String!", short), **variables}
-        declared = ", ".join(f"${name}: {kind}" for name, (kind, _) in all_variables.items())
         fields = " ".join(f"f{number}: {each}" for number, each in enumerate(asked))
-        query = f"query({declared}) {{ repository(owner: $owner, name: $name) {{ {fields} }} }} {fragments}"
-        data = self._client.graphql(query, {name: value for name, (_, value) in all_variables.items()})
-        found = Fields(data, f"a GraphQL query for files of {self.name}").maybe("repository")
-        if found is None:
-            raise NotOnGitHub(f"the repository {self.name} on {self._client.host}")
+        found, _ = self._query(fields, variables, fragments, types)
         return (found.maybe(f"f{number}") for number in range(len(asked)))
 
     def _alone(self, sha: str) -> bytes | None:
@@ -162,8 +155,7 @@ class Files:
 
     def _tree(self, sha: str, *, recursive: bool) -> Fields:
         if (found := self._trees.get((sha, recursive))) is None:
-            path = f"/repos/{self.name}/git/trees/{segment(sha)}" + ("?recursive=1" if recursive else "")
-            found = object_at(self._client, path)
+            found = self._one(f"/git/trees/{segment(sha)}" + ("?recursive=1" if recursive else ""))
             if _SHA.fullmatch(sha):  # a branch may get other files
                 self._trees[sha, recursive] = found
         return found
@@ -196,22 +188,23 @@ class _Wanted(Struct, frozen=True):
     folder: str = ""
 
 
-def _query_of(todo: Sequence[_Wanted], blob: str) -> tuple[list[str], dict[str, tuple[str, str]], str]:
-    """Return fields, variables and fragments of a query for what is wanted; `blob` is asked for of each file."""
+def _query_of(todo: Sequence[_Wanted], blob: str) -> tuple[list[str], dict[str, str], str, dict[str, str]]:
+    """Return fields, variables, fragments and types of a query for what is wanted; `blob` is asked for of each file."""
     inner = "oid"
     for _ in range(_DEPTH):
         inner = f"entries {{ name type mode oid object {{ ... on Blob {{ {blob} }} ... on Tree {{ {inner} }} }} }}"
     entry = f"name type mode oid object {{ ... on Blob {{ {blob} }} ...Folder }}"
     asked = []
-    variables: dict[str, tuple[str, str]] = {}
+    variables: dict[str, str] = {}
     for number, wanted in enumerate(todo):
-        variables[f"o{number}"] = ("GitObjectID!", wanted.oid)
+        variables[f"o{number}"] = wanted.oid
         fields = "...Folder"
         if wanted.path:
-            variables[f"p{number}"] = ("String!", wanted.path)
+            variables[f"p{number}"] = wanted.path
             fields = f"... on Commit {{ file(path: $p{number}) {{ {entry} }} }}"
         asked.append(f"object(oid: $o{number}) {{ {fields} }}")
-    return asked, variables, f"fragment Folder on Tree {{ {inner} }}"
+    oids = {f"o{number}": "GitObjectID!" for number in range(len(asked))}
+    return asked, variables, f"fragment Folder on Tree {{ {inner} }}", oids
 
 
 def _nested(wanted: _Wanted, node: Fields | None) -> Iterator[tuple[str, Fields]]:

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.github.answers import Fields, segment
+from ci_automation.github.answers import Fields, OfRepository, segment
 from ci_automation.github.errors import GitHubDenied, UnexpectedGitHubAnswer
 from ci_automation.github.model import BranchUpdate, Making, UpdateKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.github.client import GitHub
     from ci_automation.github.model import Actor, PullRequest, PullSnapshot
 
 MAKING = """
@@ -56,46 +55,78 @@ fragment Making on PullRequest {
   }
 }
 """
-_QUERY = (
-    MAKING
-    + """
-query($owner: String!, $name: String!, $number: Int!) {
-  repository(owner: $owner, name: $name) {
-    pullRequest(number: $number) {
-      ...Making
-      mergeCommit { associatedPullRequests(first: 10) { nodes { number mergeCommit { oid } } } }
-    }
-  }
+_ASKED = """
+pullRequest(number: $number) {
+  ...Making
+  mergeCommit { associatedPullRequests(first: 10) { nodes { number mergeCommit { oid } } } }
 }
 """
-)
 _MANY_PUSHES = 100
 _MANY_MERGES = 200
 _PAGE = 100  # as many as there can be
 _KINDS = {kind.value: kind for kind in UpdateKind}
 
 
-def branch_updates(client: GitHub, name: str, branch: str, limit: int) -> tuple[BranchUpdate, ...] | None:
-    """Return the last updates of a branch, newest first; None where GitHub has no log, or none for this token.
+class BranchLog(OfRepository):
+    """GitHub's log of the branches of a repository, and how pull requests were made, for which that log speaks."""
 
-    Raises:
-        ReleaseSourceError: as `GitHub.get`, but for answers that show no log.
-    """
-    path = f"/repos/{name}/activity?ref={segment(f'refs/heads/{branch}')}&per_page={min(limit, _PAGE)}"
-    what = f"GET {client.host}{path}"
-    found: list[BranchUpdate] = []
-    cursor = ""
-    while True:
-        try:
-            answer = client.get(f"{path}&after={segment(cursor)}" if cursor else path)
-        except (GitHubDenied, UnexpectedGitHubAnswer):
+    def updates(self, branch: str, limit: int = _MANY_MERGES) -> tuple[BranchUpdate, ...] | None:
+        """Return the last updates of a branch, newest first; None where GitHub has no log, or none for this token."""
+        path = f"/repos/{self.name}/activity?ref={segment(f'refs/heads/{branch}')}&per_page={min(limit, _PAGE)}"
+        found: list[BranchUpdate] = []
+        cursor = ""
+        while True:
+            try:
+                answer = self._client.get(f"{path}&after={segment(cursor)}" if cursor else path)
+            except (GitHubDenied, UnexpectedGitHubAnswer):
+                return None
+            if answer is None:
+                return None
+            found += map(_update, Fields.all(answer.value, f"GET {self._client.host}{path}"))
+            cursor = answer.cursor
+            if not cursor or len(found) >= limit:
+                return tuple(found[:limit])
+
+    def making(self, pull: PullRequest, seen: PullSnapshot) -> Making | None:
+        """Return how a pull request of the repository, which was `seen` just now, was made and merged.
+
+        Return None while GitHub's log of the branch does not show the merge yet.
+        """
+        updates = self.updates(pull.base) if pull.merge_commit else None
+        kinds = {update.after: update.kind for update in reversed(updates or ())}
+        if updates is not None and pull.merge_commit not in kinds and seen.head not in kinds:
             return None
-        if answer is None:
-            return None
-        found += map(_update, Fields.all(answer.value, what))
-        cursor = answer.cursor
-        if not cursor or len(found) >= limit:
-            return tuple(found[:limit])
+        found, viewer = self._query(_ASKED, {"number": pull.number}, MAKING, {"number": "Int!"})
+        node = found.fields("pullRequest")
+        making = self.read_making(node, pull, viewer)
+        kind = kinds.get(pull.merge_commit or "", UpdateKind.OTHER) if updates is not None else None
+        # A log can lose the moment of the merge.
+        since = datetime.min.replace(tzinfo=UTC) if pull.merge_commit in kinds else pull.merged_at
+        newer = takewhile(lambda update: update.after != pull.merge_commit, updates or ())
+        later = tuple(it.after for it in newer if it.after != seen.head and since and it.at > since)
+        return replace(making, merged_as=kind, merged_with=tuple(_merged_with(node, pull)), later=later)
+
+    def read_making(self, node: Fields, pull: PullRequest, viewer: Actor, *, pushes: bool = True) -> Making:
+        """Return how a pull request was made: by the fields that `MAKING` asks for, and by the log of its branch.
+
+        Without `pushes` the log is not asked for, and counts as one that names no other hands.
+
+        Where that log does not have the push of the last commit, or does not go back to the creation of the branch, all
+        hands are known only if GitHub itself signed every commit as ours: its author is who asked for it.
+        """
+        connection = node.fields("commits")
+        commits = [found.fields("commit") for found in connection.each("nodes")]
+        oids = {commit.oid("oid") for commit in commits}
+        log = self.updates(pull.branch, _MANY_PUSHES) if pushes else None
+        pushed = tuple(_pushes(log or (), oids, pull))
+        hands = {login for commit in commits for login in _makers(commit)}
+        hands |= {push.actor.login.casefold() for push in pushed if push.actor}
+        is_seen = any(push.kind is UpdateKind.BRANCH_CREATION for push in pushed) and all(push.actor for push in pushed)
+        pushed_at = max((push.at for push in pushed if is_seen and push.after == pull.head), default=None)
+        if pushed_at is None and (not pushes or all(_is_ours(commit, viewer) for commit in commits)):
+            pushed_at = max((commit.time("committedDate") for commit in commits), default=None)
+        is_whole = pull.head in oids and connection.number("totalCount") == len(commits)
+        return Making(frozenset(hands), pushed_at if is_whole else None, _auto_merge(node), _last(node, "retargeting"))
 
 
 def _update(entry: Fields) -> BranchUpdate:
@@ -108,30 +139,6 @@ def _update(entry: Fields) -> BranchUpdate:
     )
 
 
-def making_of(client: GitHub, name: str, pull: PullRequest, seen: PullSnapshot) -> Making | None:
-    """Return how a pull request of the repository `name`, which was `seen` just now, was made and merged.
-
-    Return None while GitHub's log of the branch does not show the merge yet.
-
-    Raises:
-        ReleaseSourceError: as `GitHub.graphql`.
-    """
-    updates = branch_updates(client, name, pull.base, _MANY_MERGES) if pull.merge_commit else None
-    kinds = {update.after: update.kind for update in reversed(updates or ())}
-    if updates is not None and pull.merge_commit not in kinds and seen.head not in kinds:
-        return None
-    what = f"a GraphQL query for pull request {pull.number} of {name} to {client.host}"
-    owner, _, plain = name.partition("/")
-    data = Fields(client.graphql(_QUERY, {"owner": owner, "name": plain, "number": pull.number}), what)
-    node = data.fields("repository").fields("pullRequest")
-    making = read_making(node, client, name, pull, seen.viewer)
-    kind = kinds.get(pull.merge_commit or "", UpdateKind.OTHER) if updates is not None else None
-    since = datetime.min.replace(tzinfo=UTC) if pull.merge_commit in kinds else pull.merged_at  # which a log can lose
-    newer = takewhile(lambda update: update.after != pull.merge_commit, updates or ())
-    later = tuple(it.after for it in newer if it.after != seen.head and since and it.at > since)
-    return replace(making, merged_as=kind, merged_with=tuple(_merged_with(node, pull)), later=later)
-
-
 def _merged_with(node: Fields, pull: PullRequest) -> Iterator[int]:
     """Yield the numbers of other requests that the same commit merged."""
     merge = node.maybe("mergeCommit")
@@ -139,34 +146,6 @@ def _merged_with(node: Fields, pull: PullRequest) -> Iterator[int]:
         commit, number = other.maybe("mergeCommit"), other.number("number")
         if commit and commit.oid("oid") == pull.merge_commit and number != pull.number:
             yield number
-
-
-def read_making(
-    node: Fields, client: GitHub, name: str, pull: PullRequest, viewer: Actor, *, pushes: bool = True
-) -> Making:
-    """Return how a pull request was made: by the fields that `MAKING` asks for, and by the log of its branch.
-
-    Without `pushes` the log is not asked for, and counts as one that names no other hands.
-
-    Where that log does not have the push of the last commit, or does not go back to the creation of the branch, all
-    hands are known only if GitHub itself signed every commit as ours: the author of such a commit is who asked for it.
-
-    Raises:
-        ReleaseSourceError: as `GitHub.get`.
-    """
-    connection = node.fields("commits")
-    commits = [found.fields("commit") for found in connection.each("nodes")]
-    oids = {commit.oid("oid") for commit in commits}
-    log = branch_updates(client, name, pull.branch, _MANY_PUSHES) if pushes else None
-    pushed = tuple(_pushes(log or (), oids, pull))
-    hands = {login for commit in commits for login in _makers(commit)}
-    hands |= {push.actor.login.casefold() for push in pushed if push.actor}
-    is_seen = any(push.kind is UpdateKind.BRANCH_CREATION for push in pushed) and all(push.actor for push in pushed)
-    pushed_at = max((push.at for push in pushed if is_seen and push.after == pull.head), default=None)
-    if pushed_at is None and (not pushes or all(_is_ours(commit, viewer) for commit in commits)):
-        pushed_at = max((commit.time("committedDate") for commit in commits), default=None)
-    is_whole = pull.head in oids and connection.number("totalCount") == len(commits)
-    return Making(frozenset(hands), pushed_at if is_whole else None, _auto_merge(node), _last(node, "retargeting"))
 
 
 def _pushes(updates: tuple[BranchUpdate, ...], oids: set[str], pull: PullRequest) -> Iterator[BranchUpdate]:

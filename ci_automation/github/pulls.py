@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.github.answers import Fields, objects_at, require_name, segment
+from ci_automation.github.answers import Fields, OfRepository, segment
 from ci_automation.github.errors import GitHubRefused, NotOnGitHub, UnexpectedGitHubAnswer
 from ci_automation.github.model import Comment, PullRequest, PullState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from ci_automation.github.client import GitHub
 
 _AUTO_MERGE = """
 mutation($input: EnablePullRequestAutoMergeInput!) {
@@ -24,21 +22,13 @@ mutation($input: DisablePullRequestAutoMergeInput!) {
 }
 """
 _COMMENTS = """
-query($owner: String!, $name: String!, $number: Int!) {
-  viewer { login }
-  repository(owner: $owner, name: $name) {
-    pullRequest(number: $number) { comments(first: 100) { nodes { databaseId body author { login __typename } } } }
-  }
-}
+pullRequest(number: $number) { comments(first: 100) { nodes { databaseId body author { login __typename } } } }
 """
 _MANY_COMMENTS = 300
 
 
-class Pulls:
+class Pulls(OfRepository):
     """Pull requests of one repository; the token must allow writes."""
-
-    def __init__(self, client: GitHub, name: str) -> None:
-        self._client, self.name = client, require_name(name)
 
     def open_pull(self, branch: str, base: str, title: str, body: str, *, draft: bool = False) -> PullRequest:
         """Open a pull request from a branch into another, or return the one that is already open.
@@ -48,50 +38,38 @@ class Pulls:
         Raises:
             PullRequestsForbidden: the repository does not let workflows open pull requests.
             GitHubRefused: for example, the branches do not differ.
-            ReleaseSourceError: as `GitHub.send`.
         """
-        path = f"/repos/{self.name}/pulls"
         asked = {"title": title, "head": branch, "base": base, "body": body, "draft": draft}
         try:
-            answer = self._client.send("POST", path, asked)
+            return _pull(self._created("/pulls", asked))
         except GitHubRefused as refused:
             if not refused.says("already exists"):
                 raise
             owner = self.name.partition("/")[0]
             query = f"?state=open&head={segment(f'{owner}:{branch}')}&base={segment(base)}"
-            for found in objects_at(self._client, path + query, limit=1):
+            for found in self._listed(f"/pulls{query}", limit=1):
                 return _pull(found)
             raise
-        return _pull(Fields(answer.value, f"POST {self._client.host}{path}"))
 
     def edit_pull(
         self, number: int, *, title: str | None = None, body: str | None = None, state: PullState | None = None
     ) -> None:
-        """Change the given parts of a pull request; `state` is OPEN or CLOSED.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.send`.
-        """
+        """Change the given parts of a pull request; `state` is OPEN or CLOSED."""
         changes = {"title": title, "body": body, "state": state and state.lower()}
         asked = {name: value for name, value in changes.items() if value is not None}
-        self._client.send("PATCH", f"/repos/{self.name}/pulls/{number}", asked)
+        self._send("PATCH", f"/pulls/{number}", asked)
 
     def comment(self, number: int, body: str) -> None:
-        """Write a comment on a pull request or an issue.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.send`.
-        """
-        self._client.send("POST", f"/repos/{self.name}/issues/{number}/comments", {"body": body})
+        """Write a comment on a pull request or an issue."""
+        self._send("POST", f"/issues/{number}/comments", {"body": body})
 
     def comments(self, number: int) -> tuple[Comment, ...]:
         """Return the comments on a pull request or an issue, oldest first, at most 300.
 
         Raises:
             NotOnGitHub: the pull request or issue does not exist.
-            ReleaseSourceError: as `GitHub.get`.
         """
-        found = objects_at(self._client, f"/repos/{self.name}/issues/{number}/comments", limit=_MANY_COMMENTS)
+        found = self._listed(f"/issues/{number}/comments", limit=_MANY_COMMENTS)
         return tuple(Comment(comment.actor("user"), comment.maybe_text("body") or "") for comment in found)
 
     def keep_comment(self, number: int, mark: str, text: str) -> None:
@@ -101,51 +79,39 @@ class Pulls:
 
         Raises:
             NotOnGitHub: there is no such pull request.
-            ReleaseSourceError: as `GitHub.graphql` and `GitHub.send`.
         """
-        what = f"the comments on #{number} of {self.name}"
-        owner, _, name = self.name.partition("/")
-        data = Fields(self._client.graphql(_COMMENTS, {"owner": owner, "name": name, "number": number}), what)
-        repository, viewer = data.maybe("repository"), data.actor("viewer")
-        pull = repository.maybe("pullRequest") if repository else None
-        if pull is None or viewer is None:
-            raise NotOnGitHub(what)
+        found, viewer = self._query(_COMMENTS, {"number": number}, types={"number": "Int!"})
+        if (pull := found.maybe("pullRequest")) is None:
+            raise NotOnGitHub(f"the comments on #{number} of {self.name}")
         body = f"{mark}\n{text}"
         for node in pull.nodes("comments"):
             author = node.actor("author")
             if author and author.login == viewer.login and node.text("body").startswith(mark):
-                path = f"/repos/{self.name}/issues/comments/{node.number('databaseId')}"
-                self._client.send("PATCH", path, {"body": body})
+                self._send("PATCH", f"/issues/comments/{node.number('databaseId')}", {"body": body})
                 return
         self.comment(number, body)
 
     def dress(
         self, number: int, labels: Iterable[str] = (), assignees: Iterable[str] = (), *, body: str | None = None
     ) -> None:
-        """Set the labels and assignees of a pull request; GitHub creates missing labels.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.send`.
-        """
+        """Set the labels and assignees of a pull request; GitHub creates missing labels."""
         asked = {"labels": list(labels), "assignees": list(assignees)} | ({} if body is None else {"body": body})
-        self._client.send("PATCH", f"/repos/{self.name}/issues/{number}", asked)
+        self._send("PATCH", f"/issues/{number}", asked)
 
     def request_review(self, number: int, users: Iterable[str] = (), teams: Iterable[str] = ()) -> None:
         """Ask people, and teams of the organisation by their slugs, to review.
 
         Raises:
             GitHubRefused: one of them may not review in this repository.
-            ReleaseSourceError: as `GitHub.send`.
         """
         asked = {"reviewers": list(users), "team_reviewers": list(teams)}
-        self._client.send("POST", f"/repos/{self.name}/pulls/{number}/requested_reviewers", asked)
+        self._send("POST", f"/pulls/{number}/requested_reviewers", asked)
 
     def enable_auto_merge(self, pull: PullRequest, merge_method: str = "MERGE") -> None:
         """Switch auto-merge on: GitHub merges a pull request at this head when the branch rules allow it.
 
         Raises:
             GitHubRefused: the repository does not allow auto-merge, or the rules already allow the merge.
-            ReleaseSourceError: as `GitHub.mutate`.
         """
         asked = {"pullRequestId": pull.id, "expectedHeadOid": pull.head, "mergeMethod": merge_method}
         self._auto_merge(_AUTO_MERGE, "enablePullRequestAutoMerge", pull, asked, wanted=True)
@@ -155,7 +121,6 @@ class Pulls:
 
         Raises:
             GitHubRefused: auto-merge was off, or the pull request was merged.
-            ReleaseSourceError: as `GitHub.mutate`.
         """
         self._auto_merge(_NO_AUTO_MERGE, "disablePullRequestAutoMerge", pull, {"pullRequestId": pull.id}, wanted=False)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ci_automation.github.answers import Fields, object_at, require_name, segment
+from ci_automation.github.answers import Fields, object_at, segment
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, UnexpectedGitHubAnswer
-from ci_automation.github.making import making_of
+from ci_automation.github.making import BranchLog
 from ci_automation.github.model import (
     Access,
     Actor,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ci_automation.github.client import GitHub
-    from ci_automation.github.model import Making
 
 PULL = """
 fragment Pull on PullRequest {
@@ -78,11 +77,11 @@ class Ahead(Struct):
     taken: dict[str, PullSnapshot] = field(default_factory=dict)
 
 
-class Repository:
+class Repository(BranchLog):
     """One repository with the permissions of the client's token."""
 
     def __init__(self, client: GitHub, name: str, ahead: Ahead | None = None) -> None:
-        self._client, self.name = client, require_name(name)
+        super().__init__(client, name)
         self.ahead = ahead or Ahead()
 
     def snapshot(self, branch: str, file: str) -> PullSnapshot:
@@ -95,26 +94,17 @@ class Repository:
             NotOnGitHub: the repository does not exist, or the token may not see it.
             EmptyRepository: the repository has no commit.
             UnexpectedGitHubAnswer: the file is not text, or too large; or the answer is broken.
-            ReleaseSourceError: as `GitHub.graphql`.
         """
-        owner, _, name = self.name.partition("/")
         asked, variables = snapshot_fields([branch], file)
-        declared = ", ".join(f"${each}: String!" for each in ("owner", "name", *variables))
-        fields = f"viewer {{ login }} repository(owner: $owner, name: $name) {{ {asked} }}"
-        query = f"query({declared}) {{ {fields} }} {PULL} {FILE}"
-        data = Fields(self._client.graphql(query, {"owner": owner, "name": name, **variables}), self._what)
-        return self.snapshots(data, [branch], file)[branch]
+        return self.snapshots(*self._query(asked, variables, PULL + FILE), [branch], file)[branch]
 
-    def snapshots(self, data: Fields, branches: Sequence[str], file: str) -> dict[str, PullSnapshot]:
+    def snapshots(
+        self, repository: Fields, viewer: Actor, branches: Sequence[str], file: str
+    ) -> dict[str, PullSnapshot]:
         """Return the answer to a query with `snapshot_fields`, by branch; raise as `snapshot`."""
-        if (repository := data.maybe("repository")) is None:
-            raise NotOnGitHub(f"the repository {self.name} on {self._client.host}")
         if (default := repository.maybe("defaultBranchRef")) is None:
             raise EmptyRepository(self.name)
-        viewer = data.actor("viewer")
         tip = default.fields("target")
-        if viewer is None:
-            raise UnexpectedGitHubAnswer(f"{self._what} was answered without saying who asks")
         text = read_text(tip.maybe("file"))
         if text is None and tip.has("file"):
             raise UnexpectedGitHubAnswer(f"{file} in {self.name} is not a text, or larger than GitHub shows")
@@ -132,42 +122,17 @@ class Repository:
             for n, branch in enumerate(branches)
         }
 
-    @property
-    def _what(self) -> str:
-        return f"a GraphQL query for {self.name} to {self._client.host}"
-
-    def making(self, pull: PullRequest, seen: PullSnapshot) -> Making | None:
-        """Return the makers of a pull request of a branch of this repository, the time, and how it was merged.
-
-        Return None while GitHub's log of the branch does not show the merge yet.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.graphql`.
-        """
-        return making_of(self._client, self.name, pull, seen)
-
     def texts(self, commits: Sequence[str], file: str) -> tuple[str | None, ...]:
-        """Return the text of a file at each of the commits, or None without a readable text.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.graphql`.
-        """
+        """Return the text of a file at each of the commits, or None without a readable text."""
         if not commits:
             return ()
-        owner, _, name = self.name.partition("/")
         asked = " ".join(f'c{place}: object(oid: "{oid}") {{ ...File }}' for place, oid in enumerate(commits))
-        declared = "$owner: String!, $name: String!, $file: String!"
-        query = f"query({declared}) {{ repository(owner: $owner, name: $name) {{ {asked} }} }} {FILE}"
-        data = Fields(self._client.graphql(query, {"owner": owner, "name": name, "file": file}), self._what)
-        nodes = [data.fields("repository").maybe(f"c{place}") for place in range(len(commits))]
+        found, _ = self._query(asked, {"file": file}, FILE)
+        nodes = [found.maybe(f"c{place}") for place in range(len(commits))]
         return tuple(read_text(node.maybe("file")) if node else None for node in nodes)
 
     def tag_commit(self, tag: str) -> str | None:
-        """Return the commit of a tag, annotated or not, or None if the tag does not exist.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.get`.
-        """
+        """Return the commit of a tag, annotated or not, or None if the tag does not exist."""
         path = f"/repos/{self.name}/git/ref/tags/{segment(tag)}"
         for _ in range(_MAX_TAGS):
             if (answer := self._client.get(path)) is None:
@@ -189,10 +154,9 @@ class Repository:
 
         Raises:
             NotOnGitHub: a commit does not exist, or the two have no common ancestor.
-            ReleaseSourceError: as `GitHub.get`.
         """
-        path = f"/repos/{self.name}/compare/{segment(base)}...{segment(head)}?per_page=1"  # commits are not asked for
-        found = object_at(self._client, path)
+        # Commits are not asked for.
+        found = self._one(f"/compare/{segment(base)}...{segment(head)}?per_page=1")
         base = found.fields("merge_base_commit").oid("sha")
         if not found.has("files") or len(files := found.each("files")) >= _MOST_COMPARED:
             return base, None
@@ -206,9 +170,8 @@ class Repository:
 
         Raises:
             NotOnGitHub: the repository does not exist, or the token may not see it.
-            ReleaseSourceError: as `GitHub.get`.
         """
-        branch = object_at(self._client, f"/repos/{self.name}").text("default_branch")
+        branch = self._one("").text("default_branch")
         for page in range(1, _MAX_PAGES + 1):
             path = f"/repos/{self.name}/commits/{segment(branch)}/status?per_page={_PAGE}&page={page}"
             if (answer := self._client.get(path)) is None:
@@ -222,13 +185,9 @@ class Repository:
         raise UnexpectedGitHubAnswer(f"{self._client.host} never ends its list of statuses of {self.name}")
 
     def permission(self, login: str) -> Access:
-        """Return a user's permission (`maintain` is `write`, `triage` is `read`), and the number of the account.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.get`.
-        """
+        """Return a user's permission (`maintain` is `write`, `triage` is `read`), and the number of the account."""
         try:
-            found = object_at(self._client, f"/repos/{self.name}/collaborators/{segment(login)}/permission")
+            found = self._one(f"/collaborators/{segment(login)}/permission")
         except NotOnGitHub:
             return Access("none")
         user = found.maybe("user")
@@ -239,7 +198,6 @@ class Repository:
 
         Raises:
             TeamHidden: the team does not exist, or the token may not see it.
-            ReleaseSourceError: as `GitHub.get`.
         """
         organisation, _, slug = team.partition("/")
         path = f"/orgs/{segment(organisation)}/teams/{segment(slug)}"

@@ -1,4 +1,4 @@
-"""Runs of workflows: start, find and cancel them, and read their approvals and environments."""
+"""Runs of workflows, with their approvals and environments, and the issues that report that none runs any more."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from datetime import UTC
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ci_automation.github.answers import Fields, object_at, objects_at, require_name, segment
+from ci_automation.github.answers import Fields, OfRepository, segment
 from ci_automation.github.errors import GitHubRefused, NotOnGitHub
-from ci_automation.github.model import Actor, Environment, RunApproval, StartedRun, WorkflowRun
+from ci_automation.github.model import Actor, Environment, Issue, RunApproval, StartedRun, WorkflowRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from ci_automation.github.client import GitHub
 
 _DETAILS = "return_run_details"
+_MANY_ISSUES = 100
 _GONE = Actor("an account that is gone", is_bot=True)  # no person, whose yes could count
 
 
-class Runs:
+class Runs(OfRepository):
     """Workflows of one repository, and their runs."""
 
     def __init__(self, client: GitHub, name: str) -> None:
-        self._client, self.name = client, require_name(name)
+        super().__init__(client, name)
         self._tells_details = True  # until an Enterprise Server says that it does not
 
     def dispatch_workflow(self, file: str, ref: str, inputs: Mapping[str, str]) -> StartedRun | None:
@@ -34,13 +35,12 @@ class Runs:
             NotOnGitHub: the default branch has no such workflow.
             GitHubRefused: the workflow takes no dispatch or other inputs, or the branch does not exist.
             AnswerLost: GitHub may have started it.
-            ReleaseSourceError: as `GitHub.send`.
         """
-        path = f"/repos/{self.name}/actions/workflows/{segment(file)}/dispatches"
+        path = f"/actions/workflows/{segment(file)}/dispatches"
         asked: dict[str, object] = {"ref": ref, "inputs": dict(inputs)}
         if self._tells_details:
             try:
-                answer = self._client.send("POST", path, asked | {_DETAILS: True})
+                answer = self._send("POST", path, asked | {_DETAILS: True})
             except GitHubRefused as refused:  # before anything was started
                 if not refused.says(_DETAILS):
                     raise
@@ -48,9 +48,9 @@ class Runs:
             else:
                 if answer.value is None:
                     return None
-                started = Fields(answer.value, f"POST {self._client.host}{path}")
+                started = Fields(answer.value, f"POST {self._client.host}/repos/{self.name}{path}")
                 return StartedRun(started.number("workflow_run_id"), started.text("html_url"))
-        self._client.send("POST", path, asked)
+        self._send("POST", path, asked)
         return None
 
     def runs(
@@ -68,16 +68,15 @@ class Runs:
 
         Raises:
             NotOnGitHub: the workflow does not exist.
-            ReleaseSourceError: as `GitHub.get`.
         """
-        path = f"/repos/{self.name}/actions/" + (f"workflows/{segment(workflow)}/runs" if workflow else "runs")
+        path = "/actions/" + (f"workflows/{segment(workflow)}/runs" if workflow else "runs")
         query = [f"event={segment(event)}"] if event else []
         if since:
             query.append(f"created={segment(f'>={since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}')}")
         found: dict[int, WorkflowRun] = {}
         for status in tuple(statuses) or (None,):
             asked = "&".join([*query, f"status={segment(status)}"] if status else query)
-            for item in objects_at(self._client, path + (asked and f"?{asked}"), key="workflow_runs", limit=limit):
+            for item in self._listed(path + (asked and f"?{asked}"), key="workflow_runs", limit=limit):
                 run = _run(item)
                 found[run.id] = run
         return tuple(islice((found[number] for number in sorted(found, reverse=True)), limit))
@@ -87,19 +86,14 @@ class Runs:
 
         Raises:
             NotOnGitHub: the run does not exist.
-            ReleaseSourceError: as `GitHub.get`.
         """
-        return _run(object_at(self._client, f"/repos/{self.name}/actions/runs/{number}"))
+        return _run(self._one(f"/actions/runs/{number}"))
 
     def cancel(self, number: int) -> None:
-        """Cancel a run, unless it is already over.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.send`.
-        """
-        path = f"/repos/{self.name}/actions/runs/{number}"
+        """Cancel a run, unless it is already over."""
+        path = f"/actions/runs/{number}"
         try:
-            self._client.send("POST", f"{path}/cancel")
+            self._send("POST", f"{path}/cancel")
         except GitHubRefused:
             if self.run(number).status != "completed":
                 raise
@@ -109,7 +103,6 @@ class Runs:
 
         Raises:
             NotOnGitHub: the run does not exist.
-            ReleaseSourceError: as `GitHub.get`.
         """
         path = f"/repos/{self.name}/actions/runs/{number}/approvals"
         if (answer := self._client.get(path)) is None:
@@ -125,13 +118,9 @@ class Runs:
         )
 
     def environment(self, name: str) -> Environment | None:
-        """Return the protection of an environment, or None if the environment does not exist.
-
-        Raises:
-            ReleaseSourceError: as `GitHub.get`.
-        """
+        """Return the protection of an environment, or None if the environment does not exist."""
         try:
-            found = object_at(self._client, f"/repos/{self.name}/environments/{segment(name)}")
+            found = self._one(f"/environments/{segment(name)}")
         except NotOnGitHub:
             return None
         rules = found.each("protection_rules") if found.has("protection_rules") else ()
@@ -147,37 +136,33 @@ class Runs:
         Raises:
             NotOnGitHub: the repository does not exist, or the token may not see it.
             AnswerLost: GitHub may have sent it.
-            ReleaseSourceError: as `GitHub.send`.
         """
         asked = {"event_type": event_type, "client_payload": dict(payload)}
-        self._client.send("POST", f"/repos/{self.name}/dispatches", asked)
+        self._send("POST", "/dispatches", asked)
 
     def workflow_state(self, file: str) -> str:
         """Return `active`, or why a workflow does not run: `disabled_inactivity`, `disabled_manually`, for example.
 
         Raises:
             NotOnGitHub: the workflow does not exist.
-            ReleaseSourceError: as `GitHub.get`.
         """
-        return object_at(self._client, f"/repos/{self.name}/actions/workflows/{segment(file)}").text("state")
+        return self._one(f"/actions/workflows/{segment(file)}").text("state")
 
     def workflow_created(self, file: str) -> datetime:
         """Return since when GitHub knows a workflow.
 
         Raises:
             NotOnGitHub: the workflow does not exist.
-            ReleaseSourceError: as `GitHub.get`.
         """
-        return object_at(self._client, f"/repos/{self.name}/actions/workflows/{segment(file)}").time("created_at")
+        return self._one(f"/actions/workflows/{segment(file)}").time("created_at")
 
     def enable_workflow(self, file: str) -> None:
         """Let a workflow run again, which also counts as activity.
 
         Raises:
             NotOnGitHub: the workflow does not exist.
-            ReleaseSourceError: as `GitHub.send`.
         """
-        self._client.send("PUT", f"/repos/{self.name}/actions/workflows/{segment(file)}/enable")
+        self._send("PUT", f"/actions/workflows/{segment(file)}/enable")
 
 
 def _run(found: Fields) -> WorkflowRun:
@@ -192,4 +177,39 @@ def _run(found: Fields) -> WorkflowRun:
         created_at=found.time("created_at"),
         actor=found.actor("actor"),
         triggering_actor=found.actor("triggering_actor"),
+    )
+
+
+class Issues(OfRepository):
+    """Issues of one repository; the token must allow writes."""
+
+    def open_issue(self, title: str, body: str, labels: Iterable[str] = ()) -> Issue:
+        """Open an issue, and return it; GitHub creates missing labels.
+
+        Raises:
+            NotOnGitHub: issues are switched off in the repository.
+        """
+        return _issue(self._created("/issues", {"title": title, "body": body, "labels": list(labels)}))
+
+    def issues(self, label: str) -> tuple[Issue, ...]:
+        """Return the open issues with a label, newest first, at most 100, without pull requests.
+
+        Raises:
+            NotOnGitHub: the repository does not exist, or issues are switched off in it.
+        """
+        found = self._listed(f"/issues?state=open&labels={segment(label)}", limit=_MANY_ISSUES)
+        return tuple(_issue(issue) for issue in found if not issue.has("pull_request"))
+
+    def close_issue(self, number: int) -> None:
+        """Close an issue as done."""
+        asked = {"state": "closed", "state_reason": "completed"}
+        self._send("PATCH", f"/issues/{number}", asked)
+
+
+def _issue(found: Fields) -> Issue:
+    return Issue(
+        number=found.number("number"),
+        url=found.text("html_url"),
+        title=found.text("title"),
+        body=found.maybe_text("body") or "",
     )

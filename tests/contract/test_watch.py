@@ -9,9 +9,8 @@ import pytest
 
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flows.watch import LABEL, Watched, judge, mark, succeeded, watch
-from ci_automation.github.issues import Issues
 from ci_automation.github.model import WorkflowRun
-from ci_automation.github.runs import Runs
+from ci_automation.github.runs import Issues, Runs
 from tests.contract.approval_doubles import NOW, client, die_everywhere
 from tests.fakes.forge.forge import Forge
 

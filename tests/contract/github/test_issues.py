@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.github.errors import PermissionMissing
-from ci_automation.github.issues import Issues
+from ci_automation.github.runs import Issues
 from tests.contract.github.conftest import ALL, BRANCH, FLEET
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from ci_automation.github.errors import (
     RepositoryRenamed,
     UnexpectedGitHubAnswer,
 )
-from ci_automation.github.issues import Issues
 from ci_automation.github.pulls import Pulls
-from ci_automation.github.runs import Runs
+from ci_automation.github.runs import Issues, Runs
 from tests.contract.github.conftest import BRANCH, FLEET
 from tests.fakes.forge.faults import LOST, RESET, Fault, times
 
