@@ -16,8 +16,7 @@ from ci_automation.action.approval_rules import reviewed_run, settings_from, set
 from ci_automation.action.github import Hub, OldCheckout, now
 from ci_automation.action.operations import OPERATIONS, OperationInputs
 from ci_automation.action.run import goals, promotions
-from ci_automation.approval.approved_run import how_approved, judge_reviews
-from ci_automation.approval.handover import NOTHING, Handover, HandoverVoid
+from ci_automation.approval.approved_run import NOTHING, Handover, HandoverVoid, how_approved, judge_reviews
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_parts

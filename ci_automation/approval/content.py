@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ci_automation.approval.people import People
+    from ci_automation.approval.counting import People
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.model import BranchUpdate, ContentMerge
     from ci_automation.policy.decision import Verdict

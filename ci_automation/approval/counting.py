@@ -6,7 +6,7 @@ Each must be allowed to approve now. Branch rules and CODEOWNERS are GitHub's to
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
@@ -14,15 +14,36 @@ from ci_automation.github.model import UpdateKind
 from ci_automation.records.content import CountedPerson, CountedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from ci_automation.approval.people import People
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.model import Actor, Making, PullRequest
 
+_MAY_WRITE = frozenset({"admin", "write"})
 _OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
 _PRESSED = frozenset({UpdateKind.PR_MERGE, None})  # None: this GitHub has no log that could say otherwise
+
+
+class People(Struct, frozen=True):
+    """Possible approvers: their permissions and team membership, as GitHub states them now."""
+
+    permissions: Mapping[str, str]
+    members: frozenset[str] = frozenset()
+    accounts: Mapping[str, int] = {}  # the number of each account, which a new login does not change
+
+    @classmethod
+    def all_of(cls, logins: Iterable[str]) -> Self:
+        """Return people who may approve, as long as GitHub was not asked about them."""
+        return cls(dict.fromkeys(logins, "write"), frozenset(logins))
+
+    def lacking(self, login: str, team: str | None) -> str:
+        """Return what a person lacks to be an approver, or nothing."""
+        if self.permissions.get(login) not in _MAY_WRITE:
+            return "may not write to the repository now"
+        if team and login not in self.members:
+            return f"is not in the team {team} now"
+        return ""
 
 
 class Counted(Struct, frozen=True):

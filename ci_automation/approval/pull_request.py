@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ci_automation.approval.approved_run import people_of
 from ci_automation.approval.judge import (
     claimed,
     has_entry,
@@ -19,7 +20,6 @@ from ci_automation.approval.judge import (
     witnesses,
 )
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
-from ci_automation.approval.people import People
 from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, NotCounted, RequestKind
 from ci_automation.approval.request_branch import RequestBranch, WantedRequest, refused
 from ci_automation.github.commits import branch_name
@@ -95,7 +95,7 @@ class PullRequestApprovals:
         if making is None:  # the next run judges it
             return None
         settings = self._settings_for(entry.request)
-        people = People.of(witnesses(entry, snapshot, making, settings), settings.team, self._repository)
+        people = people_of(witnesses(entry, snapshot, making, settings), settings.team, self._repository)
         merged = merge_of(entry, snapshot)
         self._judged = merged.url if merged else None
         found = judge_merge(entry, snapshot, making, people, settings)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.approval.judge import is_silent
+from ci_automation.approval.judge import Trace, Work, is_silent
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.port import Asked, AskedState
-from ci_automation.approval.work import Trace, Work
 from ci_automation.flux.artifact import called
 from ci_automation.github.errors import HeadMoved
 from ci_automation.github.model import PullState
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeVar
 
-    from ci_automation.approval.work import Place
+    from ci_automation.approval.judge import Place
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from ci_automation.approval.approved_run import people_of
 from ci_automation.approval.content import (
     MOST_PEOPLE,
     MOST_REQUESTS,
@@ -26,7 +27,7 @@ from ci_automation.approval.content import (
     judge_content,
     way_back,
 )
-from ci_automation.approval.people import People
+from ci_automation.approval.counting import People
 from ci_automation.artifact.digest import Digest
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
@@ -221,7 +222,7 @@ class GitContent:
                 hidden = hidden_states(states, trees, place.folder.path, place.config, self._history)
                 contents = {commit: key for commit, key in contents.items() if commit not in hidden}
             logins, team = content_witnesses(way, merges, case.settings)[:MOST_PEOPLE], case.settings.team
-            people = People.of(logins, team, self._people) if made else People.all_of(logins)
+            people = people_of(logins, team, self._people) if made else People.all_of(logins)
             case = replace(case, contents=contents, merges=merges, people=people, whole=made)
             if isinstance(found := judge_content(way, case), Unproven):
                 break

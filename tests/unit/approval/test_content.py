@@ -26,7 +26,7 @@ from ci_automation.approval.content import (
     stricter,
     way_back,
 )
-from ci_automation.approval.people import People
+from ci_automation.approval.counting import People
 from ci_automation.artifact.digest import Digest
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.github.model import (

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.counting import Counted, MergedRequest
-from ci_automation.approval.people import People
+from ci_automation.approval.counting import Counted, MergedRequest, People
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.github.model import Actor, Making, PullRequest, PullState, Review, UpdateKind
 
@@ -146,3 +145,7 @@ def test_each_must_be_allowed_to_approve_now() -> None:
         "with 0 of 1 people who count, by pressing merge or approving it; bob is not in the team acme/platform now; "
         "eve may not write to the repository now"
     )
+
+
+def test_anybody_may_approve_as_long_as_github_was_not_asked() -> None:
+    assert People.all_of(["alice"]).lacking("alice", "acme/reviewers") == ""
