@@ -117,7 +117,8 @@ def observe(
     if ports.trusted is None:
         return observed
     try:
-        check = partial(verify, ports.registry, channel, observed.digest, ports.trusted)
+        named = replace(channel, digest=observed.digest)
+        check = partial(verify, ports.registry, named, observed.digest, ports.trusted)
         _, found = ports.registry.at_once(check, partial(finish, observed))
     except ForeignSignature as error:
         if error.signers and ports.signer is not None:

@@ -116,7 +116,7 @@ def verify(
 
     This check is stricter than Flux's: it also compares the content of a payload or a statement. One case is laxer: if
     a bundle that does not match makes Flux 2.8 ignore a valid `.sig`, the `.sig` still counts here.
-    `cluster.cluster_table` shows that case.
+    `cluster.cluster_table` shows that case. A `reference` with a tag and this digest is named with its tag in errors.
 
     Raises:
         Unsigned: the digest has no signature; an attestation is not a signature.
@@ -127,7 +127,8 @@ def verify(
         if finding.counts and finding.by is not None:
             return Verified(digest, finding.by)
         findings.append(finding)
-    raise refusal(reference.at_digest(digest), trusted, findings)
+    named = reference if reference.digest == digest else reference.at_digest(digest)
+    raise refusal(named, trusted, findings)
 
 
 def refusal(reference: Reference, trusted: Trusted, findings: Sequence[Finding]) -> Unsigned | ForeignSignature:

@@ -30,7 +30,7 @@ from ci_automation.report.findings import Findings
 from ci_automation.report.notes import notes_between
 from ci_automation.signing.cluster import require_accepted
 from ci_automation.signing.trust import TrustedIdentities
-from ci_automation.signing.verify import ForeignSignature, examine, gather, verify
+from ci_automation.signing.verify import ForeignSignature, Unsigned, examine, gather, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -289,6 +289,9 @@ def _held(considered: Considered) -> Verdict:
 def _at_source(promotion: Promotion) -> Observed:
     try:
         return observe(promotion.source, promotion.origin)
+    except (Unsigned, ForeignSignature) as error:
+        error.hint = f"{promotion.target} is promoted from {promotion.source}: mend that first. {error.hint}"
+        raise
     except NotFound:
         if promotion.origin.registry.resolve(promotion.source) is None:
             raise SourceEmpty(promotion.source) from None
