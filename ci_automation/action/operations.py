@@ -223,7 +223,7 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     lines = [f"The first artifact of {goal.channel} is Flux {version} with {flags}.", f"Its digest is {digest}."]
     lines.append(f"The components are in {first.path}; their rendering is proven: {first.publication.proof}.")
     lines.append(f"The overlay is {folder.path} at {folder.tree_id}:" if folder else "There is no overlay.")
-    lines += [f"The hold on {it.version} ({it.digest}) goes on {it.end}." for it in first.publication.holds]
+    lines += [it.goes_on_as for it in first.publication.holds]
     files = folder.tree.files if folder else ()
     rows = [(shlex.quote(file.path), str(len(file.content)), Digest.of(file.content).short) for file in files]
     listed = (Table(("path", "bytes", "sha256"), tuple(rows)),) if rows else ()

@@ -7,6 +7,7 @@ happens by itself, and stops no rollback.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,9 @@ from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.planning.contents import read_contents, read_shown, stated_options
 from ci_automation.flows.planning.findings import findings
 from ci_automation.flows.publication import past
-from ci_automation.flows.publication.placement import place
+from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.publish import move, require_signer
-from ci_automation.flows.publication.recording import record_interrupted_rollback, sign_rollback
+from ci_automation.flows.publication.recording import kept_holds, record_interrupted_rollback, sign_rollback
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.content import Content, content_verdicts
@@ -29,6 +30,7 @@ from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.hold import Hold, still_on
 from ci_automation.policy.model import Acknowledgement
+from ci_automation.records.ledger import ImmutableTagMoved
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
 from ci_automation.signing.cluster import require_accepted
@@ -129,6 +131,9 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
         moves_tags=intent.version_tags,
     )
     kept = (*still_on(ledger.holds(observed.digest), target.version, intent.now), hold)
+    with suppress(ImmutableTagMoved):  # which hides holds, and stops no rollback
+        if problem or problem_of(place(observed, ports), version, ports):
+            kept = (*kept_holds(observed, target.version, ports, intent.now), *kept)
     return RollbackProposal(shown, past_one, options, kept, None if problem else observed.manifest)
 
 

@@ -41,6 +41,11 @@ class Hold(Struct, frozen=True):
         return f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "until there is a newer release"
 
     @property
+    def goes_on_as(self) -> str:
+        """Return the sentence for people that it goes on."""
+        return f"The hold on {self.version} ({self.digest}) goes on {self.end}."
+
+    @property
     def has_ended(self) -> bool:
         """Return whether it was written to end the hold: its date was no later than the moment itself."""
         return self.until is not None and self.until <= self.at

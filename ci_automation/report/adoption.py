@@ -44,6 +44,7 @@ class Adoption(Struct, frozen=True):
     compared_with: Digest | None
     compared_options: tuple[str, ...] = ()
     stated: tuple[str, ...] = ()  # by its manifest: from where it is, and when it was made
+    holds: tuple[str, ...] = ()  # that go on
     secrets: tuple[str, ...] = ()  # files that hold one in plain text
     rights: tuple[FolderRights, ...] = ()
     version_tags: tuple[str, ...] = ()  # that lead to it once it is adopted, and lead elsewhere now or nowhere
@@ -74,6 +75,7 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool
         lines.append(
             f"These version tags lead to it then, for clusters with ref.semver: {', '.join(adoption.version_tags)}."
         )
+    lines += adoption.holds
     lines += [
         f"danger: {shlex.quote(path)} holds a Secret in plain text, which everyone who can pull the artifact can read"
         for path in adoption.secrets

@@ -28,7 +28,7 @@ from ci_automation.flows.publication.past import (
 )
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose_rollback, roll_back
-from ci_automation.flows.update import update
+from ci_automation.flows.update import adopt, heal, update
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
@@ -39,6 +39,7 @@ from ci_automation.records import attached
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger, notes_in
 from ci_automation.records.notes import Approval, HoldStatement
 from ci_automation.records.writer import HoldNotKept, RecordWriter
+from ci_automation.report.adoption import adoption_text
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.records.attached import Said
+    from ci_automation.report.adoption import Adoption
 
 NEWER = release("v2.99.5", like="v2.99.4", published_at="2026-11-01T00:00:00Z")
 CERTAIN = Hazard(
@@ -273,6 +275,31 @@ class TestWhoseItIs:
         (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
         assert (hold.version, hold.digest) == (OLD, planted)
         assert update(CHANNEL, world.ports(), intent()).done == 1
+
+    @pytest.mark.parametrize("signed", [False, True], ids=["planted", "moved"])
+    def test_a_hold_of_before_goes_on_whatever_somebody_put_there(self, world: World, *, signed: bool) -> None:
+        back(world)
+        planted = plant(world, made(PATCH, type(OVERLAY)(OVERLAY.files[:1])))
+        if signed:
+            ensure_signed(world.registry, CHANNEL, planted, KeySigner(signing_key()), SignatureFormat.LEGACY)
+        assert ("is not signed" in back(world, str(OLD)).problem) is not signed
+        assert held(world) == [MINOR, OLD if not signed else PATCH]
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
+
+    @pytest.mark.parametrize("adopting", [update, heal, adopt])
+    def test_an_adoption_ends_no_hold(self, world: World, adopting: Callable[..., object]) -> None:
+        back(world)
+        planted = plant(world, made(PATCH, type(OVERLAY)(OVERLAY.files[:1])))
+        asked: list[Adoption] = []
+
+        def ask(adoption: Adoption) -> bool:
+            asked.append(adoption)
+            return True
+
+        adopting(CHANNEL, replace(world.ports(), confirm=ask), intent(adopt=True))
+        assert f"The hold on {MINOR} (" in adoption_text(asked[0])
+        assert (at(world), held(world)) == (planted, [MINOR])
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
 
     def test_without_a_signer_there_is_no_hold_and_so_no_rollback(self, world: World) -> None:
         with pytest.raises(NoSigner):

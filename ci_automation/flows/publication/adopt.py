@@ -13,6 +13,7 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.planning.contents import read_shown, read_tree
+from ci_automation.flows.publication.recording import kept_holds
 from ci_automation.flows.publication.tags import VersionTags
 from ci_automation.flows.rendering.proof import render_release
 from ci_automation.flux.artifact import with_stated_flags
@@ -85,6 +86,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         compared_options=_options(signed, before, path) if signed else (),
         stated=tuple(f"{name} {said[:_MOST_STATED]}" for name, said in stated if said),
         secrets=plain_secrets(tree.without(path), lenient=True),
+        holds=tuple(it.goes_on_as for it in kept_holds(observed, recovered.version, ports, intent.now)),
         rights=preflight(Tree(()), tree, path, ports.kustomize).rights,
         version_tags=tuple(str(tag.tag) for tag in tags),
     )

@@ -13,6 +13,7 @@ from ci_automation.flows.planning.contents import read_contents, stated_options
 from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.components import controller_images, unpin
+from ci_automation.policy.hold import still_on
 from ci_automation.records import provenance, sbom
 from ci_automation.records.attached import attest
 from ci_automation.records.ledger import ImmutableTagMoved
@@ -111,16 +112,31 @@ def sign_publication(publication: Publication, writer: RecordWriter, ports: Port
     return writer.sign(made)
 
 
-def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent: Intent) -> None:
-    """Write down that a person adopted what the channel has, and who.
+def kept_holds(observed: Observed, version: Version, ports: Ports, now: datetime) -> tuple[Hold, ...]:
+    """Return the holds on what a channel had last, which a person's adoption of another digest does not end.
 
     Raises:
+        ImmutableTagMoved: a tag hides a digest.
+    """
+    ledger = ports.ledger(observed.channel)
+    last = ledger.newest()
+    if last is None or last.digest == observed.digest:
+        return ()
+    return tuple(it for it in still_on(ledger.holds(last.digest), version, now) if it.digest != observed.digest)
+
+
+def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent: Intent) -> None:
+    """Write down that a person adopted what the channel has, and who, after the holds that go on.
+
+    Raises:
+        HoldNotKept: the registry does not keep the holds.
         SigningError: it cannot be signed.
     """
     channel = observed.channel
     ports.say(f"recording that {observed.digest} was adopted")
     ports.registry.put_blob(channel, CONFIG_BLOB)
     ledger, writer = ports.ledger(channel), ports.writer(channel, intent.run)
+    writer.keep(observed.manifest, kept_holds(observed, contents.version, ports, intent.now))
     last = ledger.newest()
     now = ports.later_than(last.at if last else None).clock()
     made = replace(

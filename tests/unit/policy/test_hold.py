@@ -75,6 +75,7 @@ def test_it_says_what_waits_and_why(hold: Hold, said: str) -> None:
     verdict = hold_verdict((hold,), offered("v2.9.4"), NOW)
     assert (verdict.gate, verdict.reason) == ("hold", said)
     assert str(REFUSED) in verdict.looked_at
+    assert hold.goes_on_as == f"The hold on v2.9.4 ({REFUSED}) goes on {hold.end}."
 
 
 def test_it_says_too_that_nothing_waits() -> None:
