@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _SENTENCE = 30  # a column with wider cells, and with blanks, may be folded to this width
+_REASONS = 100  # where no terminal is, a wider cell has each of its reasons on a line of its own
 _HANGING = 2  # how far the later lines of a folded one are indented
 MAX_REASON = 160  # characters; all of it is told with the step
 HINT = " (-v lists them)"
@@ -55,9 +56,11 @@ class Table(Struct, frozen=True):
         Only columns of sentences get narrower than their cells.
         """
         columns = list(zip(self.head, *self.rows, strict=True))
+        if width is None:
+            return tuple(max(len(line) for cell in column for line in _reasons(cell)) for column in columns)
         full = [max(map(len, column)) for column in columns]
-        room = None if width is None else width - 2 * (len(full) - 1)
-        if room is None or sum(full) <= room:
+        room = width - 2 * (len(full) - 1)
+        if sum(full) <= room:
             return tuple(full)
         folds = [
             wide > _SENTENCE and any(" " in cell for cell in cells) for wide, cells in zip(full, columns, strict=True)
@@ -79,15 +82,19 @@ class Table(Struct, frozen=True):
     def to_text(self, width: int | None = None, shown: Callable[[str, str], str] = lambda _, text: text) -> str:
         """Return aligned text without trailing blanks, in lines of at most `width` characters where words allow it.
 
-        Sentences are folded between words. If they find no room, each row is a paragraph. `shown` colours what is
-        printed of a cell, given the cell.
+        Sentences are folded between words. If they find no room, each row is a paragraph. Without `width`, for a pipe
+        or a log, no sentence is folded, and a long cell is folded between its reasons. `shown` colours what is printed
+        of a cell, given the cell.
         """
         table = Table(self.head, tuple(tuple(map(plain_line, row)) for row in self.rows))
         if (widths := table.widths(width)) is None:
             return "\n".join(self._paragraph(row, width or 0, shown) for row in table.rows)
         lines = []
         for row in (self.head, *table.rows):
-            cells = [wrapped(cell, wide) or [""] for cell, wide in zip(row, widths, strict=True)]
+            cells = [
+                _reasons(cell) if width is None else wrapped(cell, wide) or [""]
+                for cell, wide in zip(row, widths, strict=True)
+            ]
             for number in range(max(map(len, cells))):
                 texts = [cell[number] if number < len(cell) else "" for cell in cells]
                 last = max((at for at, text in enumerate(texts) if text), default=0)
@@ -140,6 +147,11 @@ class MarkedLine(Struct, frozen=True):
 def _words(text: str) -> list[str]:
     """Return what a line is never broken in: words, and commands between backticks with what belongs to them."""
     return re.findall(r"(?:`[^`]*`|\S)+", text)
+
+
+def _reasons(cell: str) -> list[str]:
+    """Return the lines of a cell where no terminal is: one for each reason if it is long, so that none is cut."""
+    return [cell] if len(cell) <= _REASONS else re.split("(?<=;) ", cell)
 
 
 def wrapped(text: str, width: int, hanging: int = 0) -> list[str]:

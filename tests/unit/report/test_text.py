@@ -37,7 +37,7 @@ class TestTable:
         assert table.to_text() == "a          head\nlong cell  x\n                 z"
 
     def test_a_table_without_rows_is_its_head(self) -> None:
-        assert Table(("a", "b"), ()).to_text() == "a  b"
+        assert Table(("a", "b"), ()).to_text() == Table(("a", "b"), ()).to_text(80) == "a  b"
 
     SENTENCES = Table(
         ("", "digest", "why"),
@@ -61,6 +61,16 @@ class TestTable:
             "  why     a sentence of eight\n          words is folded\n          here, `not me`"
         )
         assert self.SENTENCES.to_text(20).splitlines()[:3] == ["now", "  digest", "    sha256:0123456789"]
+
+    def test_in_a_log_a_long_cell_has_a_line_for_each_reason_and_none_is_cut_or_folded(self) -> None:
+        first, second = f"{'long ' * 30}reason", "a short one; which is the last"
+        assert Table(("", "why"), (("waiting", f"{first}; {second}"), ("now", second))).to_text().splitlines() == [
+            "         why",
+            f"waiting  {first};",
+            "         a short one;",
+            "         which is the last",
+            f"now      {second}",
+        ]
 
     def test_what_is_shown_of_a_cell_changes_no_width(self) -> None:
         shown = self.SENTENCES.to_text(55, lambda cell, text: f"<{text}>" if cell == "now" else text)
