@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     Place = tuple[Reference, RequestKind]  # of one entry
 
+_MOST_VOID = 3  # merges for the same digests that what is found later can void
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _PUSHED = frozenset({UpdateKind.PUSH, UpdateKind.FORCE_PUSH, UpdateKind.BRANCH_CREATION})
 _TRACE = re.compile(r"^Flux-Manifests-Request: (?P<asked>\S+) on (?P<base>\S+)$", re.MULTILINE)
@@ -116,7 +117,14 @@ def judge_merge(
     found = _verdict(entry, pull, snapshot, making, people, settings)
     if isinstance(found, str):
         return NotCounted(entry.request, f"pull request {pull.number} {found}")
-    return GrantedApproval(entry.request, found)
+    # Runs that find something else each time, on other machines maybe, must not ask for the same digests for ever.
+    return GrantedApproval(entry.request, found, shown=shown_by(pull, entry) if entry.ask <= _MOST_VOID else None)
+
+
+def shown_by(pull: PullRequest, entry: LockEntry) -> frozenset[str] | None:
+    """Return the names of the hazards that the page of a merged pull request shows for an entry."""
+    here = place_digest(entry.request.artifact)
+    return next((mark.shown for mark in find_marks(pull.body) if mark.of == here), None)
 
 
 def _verdict(

@@ -82,11 +82,15 @@ class Asked(Struct, frozen=True):
 
 
 class GrantedApproval(Struct, frozen=True):
-    """An approval that counts; `asked` is when it was asked for, where GitHub does not say when it was given."""
+    """An approval that counts; `asked` is when it was asked for, where GitHub does not say when it was given.
+
+    `shown` are the names of the hazards that the approver was shown; None where nobody knows that.
+    """
 
     request: ApprovalRequest
     approval: Approval
     asked: datetime | None = None
+    shown: frozenset[str] | None = None
 
     @property
     def since(self) -> datetime:

@@ -17,6 +17,7 @@ from ci_automation.approval.judge import (
     may_be_claimed,
     merge_of,
     merge_to_judge,
+    shown_by,
     witnesses,
 )
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.commits import Commits
-    from ci_automation.github.model import PullSnapshot
+    from ci_automation.github.model import PullRequest, PullSnapshot
     from ci_automation.github.pulls import Pulls
     from ci_automation.github.repository import Repository
+    from ci_automation.policy.plan import PlannedStep
 
 
 class AskedArtifact(Struct, frozen=True):
@@ -150,10 +152,13 @@ class PullRequestApprovals:
         request = ApprovalRequest.of(question.plan, question.step, asked.kind)
         default = Lock.parse(snapshot.file)
         there = default.find(asked.channel, asked.kind)
-        # What was merged and did not count, or was used up, is asked for in a way that its old merge does not answer.
-        ask = there.ask + 1 if there and there.request == request else 1
+        ask, before = 1, ""
+        if there and there.request == request:
+            # What was merged and did not count, or was used up, is asked for so that its old merge does not answer.
+            ask = there.ask + 1
+            before = _lacked(merge_of(there, snapshot), there, question.step)
         settings = self._settings_for(request)
-        page = Page(asked.name, asked.channel, question.step, question.notes, settings.approvals, settings.team)
+        page = Page(asked.name, asked.channel, question.step, question.notes, settings.approvals, settings.team, before)
         return WantedRequest((LockEntry(request, ask),), default, page)
 
     def _ask(self, snapshot: PullSnapshot, question: Question) -> Asked:
@@ -175,6 +180,17 @@ class PullRequestApprovals:
             again = f"to have it asked for again, reopen it or delete the branch {self.branch.name}"
             return Asked(no[0].url, AskedState.KEPT, f"a person closed it; {again}")
         return None
+
+
+def _lacked(merged: PullRequest | None, entry: LockEntry, step: PlannedStep) -> str:
+    """Return why a merge does not count whose page did not show all that a step can break, or nothing."""
+    unseen = step.unseen(shown_by(merged, entry)) if merged else ()
+    if merged is None or not unseen:
+        return ""
+    more = f", and {len(unseen) - 1} more" if unseen[1:] else ""
+    return (
+        f"pull request {merged.number} was merged for these digests before it was known that {unseen[0].sentence}{more}"
+    )
 
 
 def ask_group(members: Sequence[PullRequestApprovals]) -> dict[Reference, Asked]:

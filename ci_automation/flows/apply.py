@@ -18,7 +18,6 @@ from ci_automation.flows.planning.plan import Outcome
 from ci_automation.flows.planning.step import Wanted, render_step
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
-from ci_automation.impact.hazard import Certainty
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
 
@@ -211,10 +210,8 @@ def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -
     found = rendered.step
     if replace(found, decision=step.decision, reasons=step.reasons, gates=step.gates, hazards=step.hazards) != step:
         raise TargetDiffers(step, found.target)
-    shown = {hazard.fingerprint for hazard in step.hazards}
-    for hazard in found.hazards:
-        if hazard.certainty is not Certainty.ADVICE and hazard.fingerprint not in shown:
-            raise NewHazard(step, hazard, builds=ports.kustomize is not None)
+    for hazard in found.unseen(frozenset(it.named for it in step.hazards)):
+        raise NewHazard(step, hazard, builds=ports.kustomize is not None)
     return rendered
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.impact.hazard import Hazard
+    from ci_automation.policy.plan import PlannedStep
     from ci_automation.records.notes import Approval
 
 
@@ -69,6 +71,19 @@ class CameBack(PolicyRefused):
         super().__init__(f"{channel} has left {digest} since {granted.approval.by} approved it, and came back to it")
 
 
+class ApprovedUnseen(Conflict):
+    """A step has a hazard that the page of its approval did not show."""
+
+    hint = (
+        "Nothing was published. The next run asks again, and shows the hazard; an approval counts for what was shown."
+    )
+
+    def __init__(self, granted: GrantedApproval, hazard: Hazard) -> None:
+        super().__init__(
+            f"{granted.approval.by} approved {granted.request.version} before it was known that {hazard.sentence}"
+        )
+
+
 def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Outcome:
     """Publish the approved step, and nothing else.
 
@@ -80,6 +95,7 @@ def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Out
         ApprovalUsed: it was published before on this approval.
         CameBack: the channel left the base since the approval, and came back to it.
         StepRefused: the policy refuses it or holds it back now.
+        ApprovedUnseen: it can break something that the approver was not shown.
     """
     require_signer(ports, intent)
     request = granted.request
@@ -92,6 +108,7 @@ def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Out
     base = read_base(observed, ports, intent)
     placed = in_place(observed, base.version, ports, intent)
     rendered = _render(granted, replace(base, holds=placed.holds), ports, apart(placed.record, intent))
+    refuse_unseen(granted, rendered.step)
     carry_out(placed, [(rendered, granted.approval)], ports, intent)
     plan = Plan(request.artifact, base.version, base.digest, (rendered.step,))
     return Outcome(plan, 1, str(placed.trust), approvals=(granted.approval,))
@@ -135,6 +152,16 @@ def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) 
     if not rendered.step.decision.is_actionable:
         raise StepRefused(rendered.step)
     return rendered
+
+
+def refuse_unseen(granted: GrantedApproval, step: PlannedStep) -> None:
+    """Check that the approver was shown every hazard that a step is known to have now.
+
+    Raises:
+        ApprovedUnseen: there is another.
+    """
+    for hazard in step.unseen(granted.shown):
+        raise ApprovedUnseen(granted, hazard)
 
 
 def refuse_used(granted: GrantedApproval, ports: Ports) -> None:

@@ -20,10 +20,10 @@ from ci_automation.flows.rendering.proof import UnprovenRendering
 from ci_automation.flux.artifact import PUSHED, compose_pushed
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
-from ci_automation.policy.decision import Decision, decide, reasons
+from ci_automation.policy.decision import ACKNOWLEDGED, Decision, decide, reasons
 from ci_automation.policy.gates import Situation, version_verdicts
 from ci_automation.policy.hold import Offered, hold_verdict, still_on
-from ci_automation.report.findings import ACKNOWLEDGED, Findings
+from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

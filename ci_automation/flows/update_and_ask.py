@@ -9,7 +9,14 @@ from msgspec.structs import replace
 
 from ci_automation.approval.port import GrantedApproval, NotCounted, Question, RequestKind
 from ci_automation.errors import Conflict, Error, PolicyRefused
-from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, CameBack, apply_granted, refuse_used
+from ci_automation.flows.approved import (
+    ApprovalOutdated,
+    ApprovalUsed,
+    CameBack,
+    apply_granted,
+    refuse_unseen,
+    refuse_used,
+)
 from ci_automation.flows.planning.promotion import consider
 from ci_automation.flows.promote import OtherDigest, Promoted, promote_considered
 from ci_automation.flows.update import update
@@ -205,7 +212,8 @@ def promote_granted(promotion: Promotion, granted: GrantedApproval) -> Promotion
     """Promote what was approved, or find that it is done.
 
     Raises:
-        ApprovalOutdated, OtherDigest, ApprovalUsed, CameBack: the approval is of another promotion, or is over.
+        ApprovalOutdated, OtherDigest, ApprovalUsed, ApprovedUnseen, CameBack: the approval is of another
+            promotion, or is over.
         PromotionRefused: a gate refuses it, or lets it wait.
     """
     considered = consider(promotion)
@@ -232,10 +240,10 @@ def _granted_promotion(considered: Considered, approvals: Approvals | None) -> G
 
 
 def _require_counts(granted: GrantedApproval, considered: Considered) -> None:
-    """Check that an approval is of this promotion, that it was not used, and that the source stayed where it was.
+    """Check that an approval is of all of this promotion, that it was not used, and that the source stayed in place.
 
     Raises:
-        ApprovalOutdated, OtherDigest, ApprovalUsed, CameBack: it is not.
+        ApprovalOutdated, OtherDigest, ApprovalUsed, ApprovedUnseen, CameBack: it is not.
     """
     promotion, request, step = considered.promotion, granted.request, considered.step
     if step is None or request.base != step.base:
@@ -245,6 +253,7 @@ def _require_counts(granted: GrantedApproval, considered: Considered) -> None:
     if any(it.digest == request.target and it.at >= granted.since for it in considered.holds):
         raise ApprovalUsed(granted)
     refuse_used(granted, promotion.ports)
+    refuse_unseen(granted, step)
     moves = considered.moves  # GitHub's times have whole seconds: what came back within that of the approval is later
     if len(moves) > 1 and moves[-1].at >= granted.since:
         raise CameBack(granted, promotion.source, request.target)

@@ -11,9 +11,10 @@ from msgspec import Struct, json
 from ci_automation.impact.change import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _SHOWN = 3
+_MOST_NAMED = 30  # each takes 17 characters of a page, and a page can have twenty artifacts
 
 
 class Certainty(enum.StrEnum):
@@ -84,6 +85,20 @@ class Hazard(Struct, frozen=True):
         """Return the 16 hex digits by which it is acknowledged; that it is possible does not cover that it is sure."""
         return fingerprint(self.gate, self.certainty, self.subject)
 
+    @property
+    def named(self) -> str:
+        """Return the 16 hex digits by which a later run knows what an approver was shown; its words do not count.
+
+        That nobody could look counts by its gate: what a registry does not tell, and why, changes from hour to hour.
+        """
+        return self.fingerprint if self.certainty is not Certainty.UNCHECKED else fingerprint(self.gate, self.certainty)
+
     def to_json(self) -> dict[str, Any]:
         """Return the hazard as documents have it."""
         return {**json.decode(json.encode(self)), "fingerprint": self.fingerprint}
+
+
+def hazard_names(hazards: Iterable[Hazard]) -> frozenset[str]:
+    """Return the name of each hazard that is more than advice; one name for all of them where there are very many."""
+    names = frozenset(hazard.named for hazard in hazards if hazard.certainty is not Certainty.ADVICE)
+    return names if len(names) <= _MOST_NAMED else frozenset((fingerprint(*sorted(names)),))

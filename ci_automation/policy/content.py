@@ -9,7 +9,7 @@ from msgspec import Struct
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.hazard import Certainty
-from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict
 from ci_automation.policy.model import NOT_CHECKED
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _ended(items: Sequence[Change | Hazard], situation: Situation) -> str:
 
 def _known(sentence: str, given: Acknowledgement) -> Verdict:
     reason = f"{sentence}; acknowledged until {given.until:%Y-%m-%d}: {given.reason}"
-    return Verdict("acknowledged", Decision.AUTO, reason, given.fingerprint, allowed=True)
+    return Verdict(ACKNOWLEDGED, Decision.AUTO, reason, given.fingerprint, allowed=True)
 
 
 def _number(changes: Sequence[Change]) -> str:

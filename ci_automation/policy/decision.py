@@ -25,6 +25,7 @@ class Decision(enum.StrEnum):
         return self in {Decision.AUTO, Decision.APPROVAL}
 
 
+ACKNOWLEDGED = "acknowledged"  # the gate of what a person has acknowledged; it looked at the fingerprint
 # The gates whose pass is worth reporting, unlike `release` or `freeze`.
 _TELLING = frozenset({"kind", "age", "proof", "changes"})
 _FEW = 3

@@ -16,8 +16,8 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Change, FileDiff
-from ci_automation.impact.hazard import Hazard
-from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.impact.hazard import Certainty, Hazard, hazard_names
+from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,6 +81,17 @@ class PlannedStep(Struct, frozen=True):
         """Return whether the options or the overlay change."""
         quiet = {gate.gate: gate.decision is Decision.AUTO and not gate.allowed for gate in self.gates}
         return not (quiet.get("options", True) and quiet.get("files", True))
+
+    def unseen(self, shown: frozenset[str] | None) -> tuple[Hazard, ...]:
+        """Return the hazards that are not among the names of those `shown` to the approver, and not acknowledged.
+
+        Without `shown`, nobody knows what that was: an earlier version of this program asked.
+        """
+        if shown is None or hazard_names(self.hazards) <= shown:
+            return ()
+        known = {gate.looked_at for gate in self.gates if gate.gate == ACKNOWLEDGED}
+        asking = (it for it in self.hazards if it.certainty is not Certainty.ADVICE and it.fingerprint not in known)
+        return tuple(it for it in asking if it.named not in shown)
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as the plan's document has it."""

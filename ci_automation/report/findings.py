@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from ci_automation.impact.change import ChangeClass, Severity
 from ci_automation.impact.hazard import Certainty, all_of, some_of
 from ci_automation.policy.content import UPSTREAM
-from ci_automation.policy.decision import Decision, decide
+from ci_automation.policy.decision import ACKNOWLEDGED, Decision, decide
 from ci_automation.report.markdown import one_line
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ci_automation.policy.model import Acknowledgement
     from ci_automation.policy.plan import PlannedStep
 
-ACKNOWLEDGED = "acknowledged"  # the gate of what a person has acknowledged
 CRD = "CustomResourceDefinition "
 GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
 # Hundreds in a minor release, and nothing that a cluster does differently: what is no more than told is counted.

@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from ci_automation.flux.artifact import called
 from ci_automation.flux.proof import Proof
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.hazard import Certainty, hazard_names
 from ci_automation.report.blocks import Bullet, Detail, cut, shortened
 from ci_automation.report.changes import hazards_in_brief, sections, verdicts
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, to_markdown
 from ci_automation.report.notes import notes_markdown, telling_markdown
-from ci_automation.report.request_marks import MAX_MARK, Mark, place_digest, put_marks
+from ci_automation.report.request_marks import Mark, place_digest, put_marks
 from ci_automation.report.text import rendering_proof
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _MAX_NOTES, _MAX_TELLING = 12_000, 4_000
 _ROWS = (40, 10, 3)  # of each table and list; fewer where they are so long that the page would be too large
 _FEWER = (1, 0)  # on the page of a group
 _MAX_REASON, _BRIEF = 300, 100
+_ROOM = 10  # beside a mark: the end of its line, and a longer state
 _TOO_LONG = "The changes are too many to show them here: the plan of the run has all of them."
 
 
@@ -46,6 +47,7 @@ class Page(Struct, frozen=True):
     notes: tuple[ReleaseNotes, ...] = ()
     approvals: int = 0
     team: str | None = None
+    before: str = ""  # a request for the same digests that was merged, and did not show all that is known now
 
     @property
     def title(self) -> str:
@@ -58,7 +60,8 @@ class Page(Struct, frozen=True):
     @property
     def marks(self) -> tuple[Mark, ...]:
         """Return what the page asks for."""
-        return (Mark(self.step.base, self.step.target, place_digest(self.channel)),)
+        step = self.step
+        return (Mark(step.base, step.target, place_digest(self.channel), shown=hazard_names(step.hazards)),)
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -68,7 +71,7 @@ class Page(Struct, frozen=True):
     @property
     def body(self) -> str:
         """Return the page, at most `MAX_BODY` characters of GitHub's Markdown."""
-        return put_marks(_longest(self._page, len(self.marks)), self.marks)
+        return put_marks(_longest(self._page, self.marks), self.marks)
 
     def _page(self, rows: int) -> str:
         step = self.step
@@ -122,9 +125,8 @@ class Page(Struct, frozen=True):
         return code(one_line(str(self.channel), _MAX_REASON))
 
     def _why(self, rows: int, limit: int = _MAX_REASON) -> tuple[str, ...]:
-        return "### Why this needs approval", to_markdown(
-            cut([Bullet(shortened(it, limit)) for it in self.step.reasons], rows)
-        )
+        reasons = (self.before, *self.step.reasons) if self.before else self.step.reasons
+        return "### Why this needs approval", to_markdown(cut([Bullet(shortened(it, limit)) for it in reasons], rows))
 
     def _found(self, rows: int) -> tuple[str, ...]:
         return *self._why(rows), *_changes(self.step, rows)
@@ -180,7 +182,7 @@ class GroupPage(Struct, frozen=True):
     @property
     def body(self) -> str:
         """Return the page, at most `MAX_BODY` characters of GitHub's Markdown."""
-        return put_marks(_longest(self._page, len(self.marks), _FEWER), self.marks)
+        return put_marks(_longest(self._page, self.marks, _FEWER), self.marks)
 
     def is_part_of(self, body: str) -> bool:
         """Return whether a page for more artifacts shows the same of these."""
@@ -213,9 +215,10 @@ class GroupPage(Struct, frozen=True):
         )
 
 
-def _longest(page: Callable[[int], str], marks: int, few: Sequence[int] = ()) -> str:
+def _longest(page: Callable[[int], str], marks: Sequence[Mark], few: Sequence[int] = ()) -> str:
     """Return the page with the most rows that GitHub takes, with room for its marks."""
-    return next(text for rows in (*_ROWS, *few) if len(text := page(rows)) <= MAX_BODY - marks * MAX_MARK)
+    most = MAX_BODY - sum(len(str(mark)) + _ROOM for mark in marks)
+    return next(text for rows in (*_ROWS, *few) if len(text := page(rows)) <= most)
 
 
 def _joined(parts: Iterable[str]) -> str:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
 
-MAX_MARK = 300
 _MAX_REASON = 600
 _DIGEST = r"sha256:[0-9a-f]{64}"
 _MARK = re.compile(
-    rf"<!-- flux-manifests (?P<state>[a-z]+) (?P<base>{_DIGEST}) (?P<target>{_DIGEST}) (?P<of>{_DIGEST}) -->\s*"
+    rf"<!-- flux-manifests (?P<state>[a-z]+) (?P<base>{_DIGEST}) (?P<target>{_DIGEST}) (?P<of>{_DIGEST})"
+    r"(?P<shown> shown(?: [0-9a-f]{16})*)? -->\s*"
 )
 _MARKS = re.compile(rf"(?:{re.sub('P<[a-z]+>', ':', _MARK.pattern)})+\Z")
 
@@ -39,16 +39,21 @@ class MarkState(enum.StrEnum):
 class Mark(Struct, frozen=True):
     """What a page asks for one artifact, in one of its last lines. People can edit that line: it approves nothing.
 
-    `of` is the digest of the artifact's address: two artifacts can have the same digests.
+    `of` is the digest of the artifact's address: two artifacts can have the same digests. `shown` are the names of the
+    hazards on the page; None where an earlier version of this program wrote it, or where nothing is asked any more.
     """
 
     base: Digest
     target: Digest
     of: Digest
     state: MarkState = MarkState.ASKED
+    shown: frozenset[str] | None = None
 
     def __str__(self) -> str:
-        return f"<!-- flux-manifests {self.state} {self.base} {self.target} {self.of} -->"
+        shown = () if self.shown is None else ("shown", *sorted(self.shown))
+        return " ".join(
+            ("<!-- flux-manifests", self.state, *map(str, (self.base, self.target, self.of)), *shown, "-->")
+        )
 
 
 def find_marks(body: str) -> tuple[Mark, ...]:
@@ -64,6 +69,7 @@ def find_marks(body: str) -> tuple[Mark, ...]:
             Digest.parse(each["target"]),
             Digest.parse(each["of"]),
             MarkState(each["state"]),
+            None if each["shown"] is None else frozenset(each["shown"].split()[1:]),
         )
         for each in found
     )

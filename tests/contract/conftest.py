@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
+from ci_automation.flows.planning.findings import impact_of
 from ci_automation.signing.sigstore.root import TrustRoot
 from tests.fakes.sigstore import LocalSigstore
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ci_automation.impact.hazard import Hazard
     from tests.contract.scene import Scene
 
 
@@ -48,3 +51,17 @@ def scene(
 
     with staged(stage, tmp_path / "scene", monkeypatch, capsys) as made:
         yield made
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> list[Hazard]:
+    """Return what every run finds beside the rest from now on."""
+    found: list[Hazard] = []
+
+    def finds(*given: object) -> object:
+        made = impact_of(*given)  # type: ignore[arg-type]  # whatever the caller gives
+        return replace(made, hazards=(*made.hazards, *found))
+
+    monkeypatch.setattr("ci_automation.flows.planning.step.impact_of", finds)
+    monkeypatch.setattr("ci_automation.flows.planning.findings.impact_of", finds)
+    return found

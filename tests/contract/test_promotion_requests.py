@@ -12,6 +12,7 @@ import pytest
 
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
+from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.signing.trust import TrustedKeys
@@ -36,6 +37,7 @@ def channel_of(name: str, more: str = "") -> str:
 
 
 LIVE = channel_of("live")
+HAZARD = Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")
 
 
 def at(scene: Scene, name: str = "live") -> str:
@@ -403,3 +405,31 @@ def test_merges_count_by_githubs_clock_once_a_promoted_channel_has_its_content_f
     assert published["changed"]
     assert published["decision"] == "auto"
     assert not told(hour(waves))["changed"]
+
+
+def test_a_hazard_that_the_page_did_not_show_is_asked_anew(waves: Scene, known: list[Hazard]) -> None:
+    base = at(waves)
+    hour(waves)
+    approved(waves)
+    known[:] = [HAZARD]
+    ran = hour(waves)
+    assert at(waves) == base, ran
+    assert not told(ran)["changed"]
+    assert "was merged for these digests before it was known that objects may use v1 of A" in request_of(waves).body
+    hour(waves)
+    approved(waves)
+    assert told(hour(waves))["changed"]
+    assert len(waves.fleet.pulls) == 2
+
+
+def test_a_hazard_that_was_not_shown_voids_an_operation(waves: Scene, known: list[Hazard]) -> None:
+    hour(waves)
+    base, asked = at(waves), dispatch(waves, "promote", artifact="live")
+    shown = asked.show()
+    assert shown.code == 0, shown
+    asked.approve()
+    known[:] = [HAZARD]
+    done = asked.do(shown.outputs["shown"])
+    assert (done.code, at(waves)) == (12, base), done
+    known.clear()
+    assert asked.do(shown.outputs["shown"]).code == 0

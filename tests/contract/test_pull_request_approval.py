@@ -105,7 +105,7 @@ class TestAsking:
         )  # fmt: skip
         assert pull.auto_merge
         here = Digest.of(str(CHANNEL).encode())
-        assert pull.body.endswith(f"<!-- flux-manifests asked {BASE} {Digest.of(b'v2.9.4')} {here} -->\n")
+        assert pull.body.endswith(f"<!-- flux-manifests asked {BASE} {Digest.of(b'v2.9.4')} {here} shown -->\n")
 
     def test_as_a_draft(self, forge: Forge, fleet: Fleet) -> None:
         desk(forge, replace(PLAIN, draft=True)).ask(question())

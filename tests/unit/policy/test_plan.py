@@ -14,6 +14,7 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Severity
+from ci_automation.impact.hazard import Certainty, Hazard, hazard_names
 from ci_automation.impact.rights import FolderRights, Right
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import ImageChange, InvalidPlan, PassedOver, Plan, PlannedStep
@@ -203,3 +204,42 @@ def test_steps_that_do_not_follow_one_another_are_refused_even_with_a_fitting_di
     broken = replace(PLAN, steps=(PATCH, replace(MINOR, base=THIRD)))
     with pytest.raises(InvalidPlan, match=r"the step to v2\.9\.4 does not start at the target of a step before"):
         Plan.parse(json.dumps(with_digest(broken.to_json())).encode())
+
+
+KNOWN = Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use it")
+OTHER = replace(KNOWN, subject="b.example v1")
+CERTAIN = replace(KNOWN, certainty=Certainty.CERTAIN)
+ADVICE = replace(OTHER, certainty=Certainty.ADVICE)
+UNSEEN = Hazard("images", Certainty.UNCHECKED, "a, b", "the registry timed out")
+MANY = tuple(replace(KNOWN, subject=f"{number}") for number in range(31))
+
+
+@pytest.mark.parametrize(
+    ("shown", "now", "unseen"),
+    [
+        pytest.param((), (), (), id="nothing"),
+        pytest.param((), (KNOWN,), (KNOWN,), id="one more than none"),
+        pytest.param((KNOWN,), (KNOWN, OTHER), (OTHER,), id="one more"),
+        pytest.param((KNOWN, OTHER), (OTHER, KNOWN), (), id="another order"),
+        pytest.param((KNOWN, OTHER), (OTHER,), (), id="one fewer"),
+        pytest.param((KNOWN,), (replace(KNOWN, sentence="in other words", remedies=("x",)),), (), id="other words"),
+        pytest.param((KNOWN,), (CERTAIN,), (CERTAIN,), id="a possible one is certain"),
+        pytest.param((), (ADVICE,), (), id="advice"),
+        pytest.param((ADVICE,), (OTHER,), (OTHER,), id="advice becomes a hazard"),
+        pytest.param(
+            (UNSEEN,), (replace(UNSEEN, subject="b, c", sentence="it refused"),), (), id="still nobody can look"
+        ),
+        pytest.param((UNSEEN,), (replace(UNSEEN, gate="overlay"),), (replace(UNSEEN, gate="overlay"),), id="or there"),
+        pytest.param(MANY, MANY[::-1], (), id="very many"),
+        pytest.param(MANY[1:], MANY, MANY[:1], id="one that makes them very many"),
+        pytest.param(MANY, (*MANY, OTHER), (*MANY, OTHER), id="one more than very many"),
+        pytest.param(None, (KNOWN,), (), id="nobody knows what was shown"),
+    ],
+)
+def test_hazards_that_an_approver_was_not_shown(
+    shown: tuple[Hazard, ...] | None, now: tuple[Hazard, ...], unseen: tuple[Hazard, ...]
+) -> None:
+    names = None if shown is None else hazard_names(shown)
+    assert replace(MINOR, hazards=now).unseen(names) == unseen
+    known = tuple(Verdict("acknowledged", Decision.AUTO, "known", it.fingerprint, allowed=True) for it in now)
+    assert replace(MINOR, hazards=now, gates=known).unseen(names) == ()

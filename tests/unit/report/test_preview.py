@@ -15,9 +15,9 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Change, ChangeKind, FileDiff, ObjectId, Severity
 from ci_automation.impact.hazard import Certainty, Hazard
-from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict
 from ci_automation.policy.plan import PlannedStep
-from ci_automation.report.findings import ACKNOWLEDGED, Findings
+from ci_automation.report.findings import Findings
 from ci_automation.report.preview import (
     MAX_COMMENT,
     ArtifactReview,

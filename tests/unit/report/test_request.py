@@ -154,7 +154,7 @@ Thanks @ octocat! Fixes # 12, see github.com/fluxcd/flux2/pull/1
 
 </details>
 
-<!-- flux-manifests asked {BASE} {TARGET} {HERE} -->
+<!-- flux-manifests asked {BASE} {TARGET} {HERE} shown {HAZARD.fingerprint} -->
 """  # noqa: E501  # as it is on the page
 
 
@@ -227,6 +227,15 @@ def test_much_is_cut_and_says_so() -> None:
     assert "- and 2 more" in body
 
 
+def test_a_page_says_first_that_an_earlier_one_did_not_show_all_that_is_known_now() -> None:
+    page = replace(PAGE, before="pull request 7 was merged before it was known that *x* breaks")
+    said = (
+        "### Why this needs approval\n\n- pull request 7 was merged before it was known that \\*x\\* breaks\n- a minor"
+    )
+    assert said in page.body
+    assert said in GroupPage("eu", (page,)).body
+
+
 def test_notes_of_several_releases_are_the_newest_first() -> None:
     older = ReleaseNotes(Version.parse("v2.9.0"), (), "older words")
     body = replace(PAGE, notes=(*NOTES, older)).body
@@ -254,7 +263,7 @@ def test_no_text_breaks_the_page(texts: list[str], notes: str) -> None:
     told = (replace(words, telling=("a",), text="a"),) if "Upstream's release notes" in page.body else ()
     expected = replace(page, step=_saying(["a"] * 5), name="a", notes=told)
     assert kinds(page.body) == kinds(expected.body)
-    assert find_marks(page.body) == (Mark(BASE, TARGET, HERE),)
+    assert find_marks(page.body) == PAGE.marks == (Mark(BASE, TARGET, HERE, shown=frozenset((HAZARD.fingerprint,))),)
     assert "\n" not in page.title
     assert "@octocat" not in page.title
 
@@ -285,11 +294,13 @@ def test_the_longest_page_is_one_that_github_takes() -> None:
 class TestMark:
     @pytest.mark.parametrize("state", MarkState)
     def test_they_are_found_at_the_end_and_replaced_there(self, state: MarkState) -> None:
-        for marks in ((Mark(BASE, OTHER, HERE, state),), tuple(Mark(BASE, OTHER, of, state) for of in (BASE, TARGET))):
+        known = [None, frozenset[str](), frozenset(("0" * 16, "f" * 16))]  # None is how earlier versions wrote them
+        several = tuple(Mark(BASE, OTHER, of, state, shown) for of in (BASE, TARGET) for shown in known)
+        for marks in ((Mark(BASE, OTHER, HERE, state),), several):
             body = put_marks(PAGE.body, marks)
             assert find_marks(body) == marks
             assert find_marks(body.replace("\n", "\r\n") + "  \r\n") == marks
-            assert put_marks(body, [Mark(BASE, TARGET, HERE)]) == PAGE.body
+            assert put_marks(body, PAGE.marks) == PAGE.body
 
     @pytest.mark.parametrize(
         "body",
@@ -299,6 +310,7 @@ class TestMark:
             f"> {Mark(BASE, TARGET, HERE)}\nno",
             str(Mark(BASE, TARGET, HERE)).replace("asked", "approved"),
             str(Mark(BASE, TARGET, HERE)).replace("sha256:", "sha512:"),
+            str(PAGE.marks[0]).replace(HAZARD.fingerprint, HAZARD.fingerprint[1:]),
             f"{Mark(BASE, TARGET, HERE)}\n{Mark(BASE, OTHER, HERE, MarkState.OPENED)}",
         ],
     )
