@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 EVERY = frozenset(Decision)
 APPROVAL_NEEDED = 3
+_ADOPTING = "To adopt it first (this shows every file of it, and asks):"
 _LEFT = {Decision.APPROVAL: APPROVAL_NEEDED, Decision.REFUSED: PolicyRefused.exit_code}
 
 
@@ -101,6 +102,8 @@ def finish(
     """
     every: tuple[Result | PromotionResult, ...] = (*results, *promotions)
     several = len(every) > 1
+    for unsigned in results:
+        _name_adoption(unsigned, given)
     for result in every:
         if isinstance(result.done, Error) and not several:
             raise result.done
@@ -116,18 +119,33 @@ def finish(
     return code
 
 
+def _name_adoption(result: Result, given: Arguments) -> None:
+    """Put the whole command that adopts it into the hint of an error about what nobody signed."""
+    error = result.done
+    if isinstance(error, Error) and error.code in {"unsigned", "not-ours"}:
+        again = "`update` and `check --heal` sign it again if records prove that it is yours. "
+        command = _updating(result.target, replace(given, adopt=True), begun=False)
+        error.hint = (
+            f"{again if error.code == 'unsigned' else ''}If it is yours, this adopts it, and shows every file first:\n"
+            f"{command}\nIf not, find out who published it: `history` lists the signed digests."
+        )
+
+
 def print_next(results: Iterable[Result], given: Arguments) -> None:
-    """Print the command that publishes what needs no approval, of each artifact that such a step waits for."""
+    """Print the command that publishes what needs no approval, or adopts the base of it, of each artifact."""
     for result in results if given.output == "text" else ():
-        run, goal = result.done, result.target
+        run = result.done
         if isinstance(run, Error) or run.unsigned:
             continue
         if run.waiting and run.waiting[0].decision is Decision.AUTO:
-            asks = not run.verified and not goal.intent.unsafe_unsigned
-            again = replace(given, adopt=asks or (given.adopt and not run.healed))
-            command = _updating(goal, again, begun=bool(run.done))
-            remark = " (--adopt shows a digest that no signer of yours signed, and asks)" if asks else ""
-            print_text(f"To publish {run.waiting[0].new_version}{remark}:\n{command}")
+            again = _again(given, run)
+            what = _ADOPTING if again.adopt else f"To publish {run.waiting[0].new_version}:"
+            print_text(f"{what}\n{_updating(result.target, again, begun=bool(run.done))}")
+
+
+def _again(given: Arguments, run: Outcome) -> Arguments:
+    """Return the options of the next run: what is trusted is adopted no more."""
+    return replace(given, adopt=given.adopt and not run.healed and run.trust != "verified")
 
 
 def _updating(goal: Target, given: Arguments, *, begun: bool) -> str:
@@ -150,7 +168,8 @@ def _print_result(
         print_error(outcome)
         return
     plan = outcome.plan
-    print_parts((headline(plan, outcome.done, outcome.start, name, verified=outcome.verified),))
+    trust = {"verified": outcome.verified, "unsigned": outcome.unsigned}
+    print_parts((headline(plan, outcome.done, outcome.start, name, **trust),))
     if plan.steps or plan.passed_over or given.verbose:
         every, cut = given.verbose, width() is not None and not given.verbose
         print_table(plan_table(plan, outcome.done, outcome.start, every=every, verified=outcome.verified, cut=cut))
@@ -167,9 +186,9 @@ def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_fi
     from ci_automation.report.text import approval_commands
 
     if outcome.unsigned:
-        print_text(f"To adopt it first:\n{_updating(result.target, replace(given, adopt=True), begun=False)}")
+        print_text(f"{_ADOPTING}\n{_updating(result.target, replace(given, adopt=True), begun=False)}")
         return
-    again = repeated_options(replace(given, adopt=given.adopt and not outcome.healed), begun=bool(outcome.done))
+    again = repeated_options(_again(given, outcome), begun=bool(outcome.done))
     if commands := approval_commands(
         outcome.plan,
         outcome.waiting,
@@ -192,13 +211,10 @@ def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
 
 def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str]:
     """Yield what a person must not miss besides the steps."""
+    intent = result.target.intent
     if outcome.plan.steps:
-        yield from _of_steps(outcome, result.target.intent)
-    if not outcome.verified:
-        yield f"Nothing was verified: {result.target.ports.why_nobody}."
-        if not result.target.intent.unsafe_unsigned:
-            why = "It is not signed:" if outcome.unsigned else "If no signer of yours signed it,"
-            yield f"{why} begin with `update --adopt`, which shows every file first."
+        yield from _of_steps(outcome, intent)
+    yield from _of_trust(result, outcome)
     if not outcome.placed:
         yield "Not checked: whether the channel was moved back to an earlier digest. The command `verify` checks that."
     if outcome.astray:
@@ -207,15 +223,25 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
     for it in outcome.vulnerable:
         fixed = f"{it.fixed_by} fixes it" if it.fixed_by else "no step of this plan fixes it"
         yield f"{outcome.plan.current_version} has a known vulnerability, {it.vulnerability}: {fixed}."
-    if outcome.healed:
-        adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
-        then = ", and this run published nothing else" if outcome.trust == "adopted" and not outcome.done else ""
-        yield f"{outcome.plan.current} was {adopted}{then}."
-    intent = result.target.intent
     if outcome.done > outcome.start and intent.unsafe_unsigned:
         yield "It was published unsigned: clusters that verify will refuse it."
     if given.accept_identity_change and outcome.done == outcome.start:
         yield "Nothing was published, so the change of the identity waits: go on signing as before until then."
+
+
+def _of_trust(result: Result, outcome: Outcome) -> Iterator[str]:
+    """Yield whose signature was verified, or made; the headline says of what nobody signed that it is adopted first."""
+    intent, current = result.target.intent, outcome.plan.current
+    if not (outcome.verified or outcome.unsigned):
+        yield f"Nothing was verified: {result.target.ports.why_nobody}."
+        if not intent.unsafe_unsigned:
+            yield "If no signer of yours signed it, begin with `update --adopt`, which shows every file first."
+    if outcome.healed:
+        adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
+        then = ", and this run published nothing else" if outcome.trust == "adopted" and not outcome.done else ""
+        yield f"{current} was {adopted}{then}."
+    elif intent.adopt and outcome.trust == "verified":
+        yield f"{current} is trusted already: there is nothing to adopt."
 
 
 def _of_steps(outcome: Outcome, intent: Intent) -> Iterator[str]:

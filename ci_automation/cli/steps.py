@@ -16,6 +16,7 @@ from ci_automation.cli.parameters import SIGNING, STEPS, TRUST, WRITING_AS_IN, H
 from ci_automation.cli.results import EVERY, Result, finish, for_each, print_next
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import plan_target, target, targets
+from ci_automation.errors import Error
 from ci_automation.flows.observe import Placed, Trust
 from ci_automation.flows.planning.plan import Outcome, make_plan
 from ci_automation.policy.decision import Decision
@@ -98,7 +99,10 @@ def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Argu
         _require_nothing_rendered(goal, given, out)
     if promotions := _promotions((goal,), given, needs_trust=True):
         return finish([], given, exit_code=exit_code, promotions=promotions)
-    planned = make_plan(goal.channel, goal.ports, goal.intent)
+    try:
+        planned = make_plan(goal.channel, goal.ports, goal.intent)
+    except Error as error:
+        return finish([Result(goal, error)], given, exit_code=exit_code)
     if out is not None:
         from ci_automation.flows.files import write_file
 
@@ -133,7 +137,7 @@ def update_command(artifact: str | None, *, exit_code: bool, given: Arguments) -
 
     Without ARTIFACT, all artifacts of the configuration are updated. By default patches are published by themselves,
     minors need approval, majors are not taken. What is published is signed, and verified, before the channel
-    moves. A run that adopts a digest (--adopt) signs and records it, and publishes nothing; the next run does.
+    moves. With --adopt it signs and records the digest that a person adopts, and publishes nothing; the next run does.
 
     \b
     flux-manifests update oci://ghcr.io/acme/flux-manifests:production --signing key --key cosign.key
@@ -148,9 +152,9 @@ def update_command(artifact: str | None, *, exit_code: bool, given: Arguments) -
 
 
 def _update_or_adopt(goal: Target) -> Outcome:
-    from ci_automation.flows.update import adopt, update
+    from ci_automation.flows.update import adopt, heal, update
 
-    flow = adopt if goal.is_promoted else update
+    flow = adopt if goal.is_promoted else heal if goal.intent.adopt else update
     return flow(goal.channel, goal.ports, goal.intent)
 
 

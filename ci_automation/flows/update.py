@@ -75,7 +75,7 @@ def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     placed = planned.placed(ports, intent)
     signed |= take_over(placed, ports.later_than(placed.last), intent)
     settle_version_tags(placed, ports, intent)
-    return Outcome(planned.plan, 0, str(placed.trust), healed=signed, unmade=planned.unmade)
+    return Outcome(planned.plan, 0, str(placed.trust), healed=signed, releases=planned.releases, unmade=planned.unmade)
 
 
 def adopt(channel: Reference, ports: Ports, intent: Intent) -> Outcome:

@@ -44,12 +44,17 @@ _PROOFS = {
 }
 
 
-def headline(plan: Plan, done: int, start: int = 0, name: str = "", *, verified: bool = True) -> MarkedLine:
+def headline(
+    plan: Plan, done: int, start: int = 0, name: str = "", *, verified: bool = True, unsigned: bool = False
+) -> MarkedLine:
     """Return what became of a channel in one sentence: published, or what the other versions need, and why.
 
-    Unless the channel was `verified`, holds and records were not read.
+    Unless the channel was `verified`, holds and records were not read. An `unsigned` one is adopted before anything.
     """
     channel = f"{name} ({plan.artifact})" if name else str(plan.artifact)
+    if unsigned:
+        then = ", ".join(map(what_comes, plan.steps))
+        return MarkedLine(f"{channel}: {plan.current_version} is not signed: adopt it first, then {then}", "refused")
     known = HEADLINES if verified else {**HEADLINES, Decision.AUTO: f"is possible, {_UNREAD}"}
     told = [(known[step.decision], step) for step in plan.steps]
     told = [

@@ -244,6 +244,11 @@ class TestAdoption:
         assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"] == digest
         told = ran.out.partition("To publish v2.98.8:\nflux-manifests ")[2]
         assert "--adopt" not in told
+        adopted = desk.state()
+        again = desk.ok(*UPDATE, "--adopt")
+        assert f"{digest} is trusted already: there is nothing to adopt." in again.out
+        assert again.out.partition("To publish v2.98.8:\nflux-manifests ")[2] == told
+        assert desk.state() == adopted
         published = desk.ok(*shlex.split(told), "--output", "json").json
         assert (published["signature"], published["version"]) == ("verified", "v2.98.8")
 

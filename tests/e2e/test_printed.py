@@ -238,14 +238,27 @@ def test_a_key_that_nobody_named_and_that_is_not_here_is_a_placeholder(desk: Des
         desk.ok(*words)
 
 
-@pytest.mark.parametrize("name", ["check", "plan"])
-def test_of_what_nobody_signed_the_one_next_step_is_its_adoption(desk: Desk, name: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        *(((name, CHANNEL), 0) for name in ("check", "plan")),
+        *((command, 10) for command in (("check", CHANNEL, *TRUSTED), ("plan", CHANNEL, *TRUSTED), UPDATE)),
+    ],
+)
+def test_of_what_nobody_signed_the_one_next_step_is_its_adoption(
+    desk: Desk, command: tuple[str, ...], code: int
+) -> None:
     desk.init()
     desk.ok("pull", CHANNEL, "out", *TRUSTED)
     desk.publish(packed(dict(desk.files("out"))), signer=None)
-    told = desk.ok(name, CHANNEL).out
-    (line,) = (line for line in told.splitlines() if line.startswith("flux-manifests "))
-    assert told.endswith(f"To adopt it first:\n{line}\n")
+    ran = desk.run(*command)
+    (line,) = (line for line in (ran.out + ran.err).splitlines() if line.startswith("flux-manifests "))
+    if code:
+        assert f"this adopts it, and shows every file first:\n{line}\n" in ran.err
+    else:
+        assert ran.out.startswith(f"{CHANNEL}: v2.98.5 is not signed: adopt it first, then v2.98.8, v2.99.4\n")
+        assert ran.out.endswith(f"To adopt it first (this shows every file of it, and asks):\n{line}\n")
+    assert ran.code == code
     assert "was adopted and signed" in desk.ok(*shlex.split(line)[1:], "--yes").out
 
 

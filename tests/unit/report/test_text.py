@@ -133,6 +133,11 @@ class TestHeadline:
     ) -> None:
         assert headline(plan(*steps), done, start).text == f"{CHANNEL}: {said}"
 
+    def test_a_channel_that_nobody_signed_is_adopted_first(self) -> None:
+        said = headline(plan(step(), step(Decision.APPROVAL)), 0, name="edge", verified=False, unsigned=True)
+        first = f"edge ({CHANNEL}): v2.8.5 is not signed: adopt it first, then v2.8.8, v2.8.8"
+        assert (said.text, said.mark) == (first, "refused")
+
     def test_a_channel_that_was_not_verified_was_not_checked_against_holds(self) -> None:
         said = headline(plan(step()), 0, verified=False)
         assert (said.text, said.mark) == (f"{CHANNEL}: v2.8.8 is possible, not checked against holds", "possible")
