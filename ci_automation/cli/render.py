@@ -8,7 +8,7 @@ from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, progress
 from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
 from ci_automation.cli.places import release_ports
-from ci_automation.flows.rendering.proof import render_release
+from ci_automation.flows.rendering import render_release
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version

@@ -19,8 +19,7 @@ from ci_automation.report.blocks import Table
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.arguments import Arguments
-    from ci_automation.flows.rendering.rederive import Derivation
-    from ci_automation.flows.verify import Verification
+    from ci_automation.flows.verify import Derivation, Verification
     from ci_automation.signing.trust import Identity
 
 
@@ -49,7 +48,7 @@ def command(artifact: str, *, again: bool, given: Arguments) -> None:
         raise found.problem
     derived = None
     if again:
-        from ci_automation.flows.rendering.rederive import rederive
+        from ci_automation.flows.verify import rederive
 
         derived = rederive(reference.at_digest(found.digest), ports, reading_intent(given))
         if given.output == "text":

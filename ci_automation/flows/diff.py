@@ -10,7 +10,7 @@ from msgspec import Struct
 from ci_automation.artifact.tree import NoComponentsFile, Tree
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_file, read_folder
-from ci_automation.flows.rendering.proof import render_release
+from ci_automation.flows.rendering import render_release
 from ci_automation.flows.verify import pull
 from ci_automation.flux.components import unpin
 from ci_automation.flux.proof import Proof

@@ -16,7 +16,7 @@ from ci_automation.flows.planning.findings import first_findings
 from ci_automation.flows.planning.step import Wanted, make
 from ci_automation.flows.publication.placement import had_last, in_place
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
-from ci_automation.flows.rendering.proof import UnprovenRendering
+from ci_automation.flows.rendering import UnprovenRendering
 from ci_automation.flux.artifact import PUSHED, compose_pushed
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof

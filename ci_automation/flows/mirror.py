@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from ci_automation.flows.files import Unwritable
 from ci_automation.flows.planning.security import advisories
+from ci_automation.flows.programs.delegate import MAX_ARCHIVE_BYTES
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.release_folder import RELEASES, alone_in, listed_release, write_lists, write_mirrored
-from ci_automation.flows.rendering.delegate import MAX_ARCHIVE_BYTES
-from ci_automation.flows.rendering.upstream import fetch, find_artifact, verify_artifact
+from ci_automation.flows.rendering import fetch, find_artifact, verify_artifact
 from ci_automation.flux.advisories import written_advisories
 from ci_automation.flux.bundle import (
     BUNDLE,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from ci_automation.flows.rendering.upstream import UpstreamArtifact
+    from ci_automation.flows.rendering import UpstreamArtifact
     from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry

@@ -13,7 +13,7 @@ from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.errors import Conflict
 from ci_automation.flows.mirror import newest_of_minors
 from ci_automation.flows.publication.copy import ImageCopy, Sent, copy_image
-from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flows.rendering import fetch
 from ci_automation.flux.components import image_names
 from ci_automation.flux.text import SEPARATOR
 from ci_automation.registry.images import parse_image

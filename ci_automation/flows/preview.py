@@ -15,7 +15,7 @@ from ci_automation.flows.observe import Placed, Trust
 from ci_automation.flows.planning.contents import Contents
 from ci_automation.flows.planning.findings import findings, first_findings
 from ci_automation.flows.planning.plan import make_plan
-from ci_automation.flows.rendering.proof import render_release
+from ci_automation.flows.rendering import render_release
 from ci_automation.flux.components import inventory, unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, prove_options, recover
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ci_automation.approval.content import AwaitedMerge
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports, Prepared
-    from ci_automation.flows.rendering.proof import Rendering
+    from ci_automation.flows.rendering import Rendering
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
     from ci_automation.policy.plan import PlannedStep

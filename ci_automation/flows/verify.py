@@ -1,4 +1,4 @@
-"""Verification of a digest: its trusted signer, and the clusters that would accept it."""
+"""Verification of a digest: its trusted signer, the clusters that would accept it, and what it was made from."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import look_at, observe
+from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.planning.contents import present_version, read_tree
 from ci_automation.flows.publication.placement import as_mirrored, place, problem_of
 from ci_automation.flows.publication.tags import version_tag_problem
-from ci_automation.flux.artifact import immutable_version, tagged_version
+from ci_automation.flows.rendering import fetch, rendering
+from ci_automation.flux.artifact import Recipe, compose, immutable_version, tagged_version
+from ci_automation.flux.components import pin
 from ci_automation.signing.cluster import cluster_table, judge_cluster
 from ci_automation.signing.verify import examine, gather, refusal
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.observe import Observed
+    from ci_automation.flows.planning.base import Base
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.signing.cluster import Row
@@ -96,3 +100,68 @@ def pull(reference: Reference, ports: Ports) -> tuple[Tree, Digest, str]:
     """Return the files of the artifact, its digest, and how far its signature is trusted."""
     observed = observe(reference, ports)
     return read_tree(observed, ports), observed.digest, str(observed.trust)
+
+
+class NotRederived(VerificationFailed):
+    """The same inputs give another digest: another tool made the artifact, or it says of itself what is not so."""
+
+    hint = "Flux renders the same components, see above; their packing or their description differs."
+
+    def __init__(self, reference: Reference, found: Digest, made: Digest) -> None:
+        super().__init__(f"{reference} is {found}, and rebuilding it from its inputs gives {made}")
+
+
+class Derivation(Struct, frozen=True):
+    """The inputs of an artifact in the order in which they come in, each with what proves it, and what they give."""
+
+    steps: tuple[tuple[str, str], ...]
+    found: Digest
+    made: Digest
+
+    def check(self, reference: Reference) -> None:
+        """Raise `NotRederived` unless the digest is the same."""
+        if self.found != self.made:
+            raise NotRederived(reference, self.found, self.made)
+
+
+def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
+    """Return how the artifact that `reference` names comes from upstream's release and its overlay.
+
+    Raises:
+        EditedByHand, MadeByAnotherTool: its components are not what the release and its options give.
+        UpstreamUnsigned, UpstreamForged: the release is not proven to be Flux's.
+    """
+    observed = look_at(reference, ports)
+    base = read_base(observed, ports, intent)
+    release = fetch(base.version, ports)
+    rendered = rendering(release, base.options, ports)
+    recipe = Recipe(
+        version=base.version,
+        commit=release.commit,
+        release=release.bundle.digest,
+        options=base.options,
+        components=pin(rendered.text, base.pins),
+        overlay=base.overlay,
+        path=base.path,
+    )
+    made = compose(recipe)
+    steps = (
+        ("artifact", f"{reference.repository} has {observed.digest}"),
+        ("release", f"{base.version}, its manifests {release.bundle.digest}, commit {release.commit}"),
+        ("upstream", release.vouched or "nothing proves the release: its checksums are not signed"),
+        ("options", " ".join(base.options.to_arguments()) or "Flux's own"),
+        (
+            "rendering",
+            (f"{base.path} is byte for byte what the release renders to with these options ({rendered.proof})"),
+        ),
+        *_pinned(base),
+        ("overlay", f"{len(base.overlay.files)} other files: {base.overlay.digest()}"),
+        ("result", f"rebuilding it gives {made.digest}"),
+    )
+    return Derivation(steps, observed.digest, made.digest)
+
+
+def _pinned(base: Base) -> tuple[tuple[str, str], ...]:
+    """Return the input that nothing proves: which digests the images had."""
+    number = len(base.pins)
+    return (("images", f"it pins {number} images, to digests that this run did not look up"),) if number else ()

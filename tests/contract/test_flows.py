@@ -28,7 +28,7 @@ from ci_automation.flows.planning.base import OptionsUnclear
 from ci_automation.flows.planning.findings import impact_of
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import NoSigner
-from ci_automation.flows.rendering.proof import UnprovenRendering, render_release
+from ci_automation.flows.rendering import UnprovenRendering, render_release
 from ci_automation.flows.update import NotOurs, update
 from ci_automation.flows.verify import pull, verify_channel
 from ci_automation.flux.artifact import immutable_tag

@@ -20,9 +20,8 @@ from ci_automation.flows.approved import ApprovedDiffers, apply_granted
 from ci_automation.flows.init import FirstRefused, init
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.planning.step import ImageMissing, NobodyToAsk
-from ci_automation.flows.rendering.rederive import rederive
 from ci_automation.flows.update import NotOurs, update
-from ci_automation.flows.verify import pull
+from ci_automation.flows.verify import pull, rederive
 from ci_automation.flux.artifact import stated_options_digest
 from ci_automation.flux.components import image_names, pin, unpin
 from ci_automation.flux.options import Options

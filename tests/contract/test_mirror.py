@@ -26,7 +26,7 @@ from ci_automation.flows.mirror import MirrorFolder, mirror, push
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.publication.copy import TooManyReferrers, copy
 from ci_automation.flows.release_folder import MirrorBusy
-from ci_automation.flows.rendering.upstream import fetch, find_artifact
+from ci_automation.flows.rendering import fetch, find_artifact
 from ci_automation.flux.advisories import advisories_in
 from ci_automation.flux.bundle import ChecksumMismatch
 from ci_automation.flux.release import InvalidReleaseList, ReleaseIncomplete, ReleaseNotFound

@@ -19,10 +19,8 @@ from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.programs import confinement
-from ci_automation.flows.rendering import delegate
-from ci_automation.flows.rendering.proof import FlagsNotRendered, UnprovenRendering, rendering
-from ci_automation.flows.rendering.rederive import rederive
-from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flows.rendering import FlagsNotRendered, UnprovenRendering, delegate, fetch, rendering
+from ci_automation.flows.verify import rederive
 from ci_automation.flux.artifact import stated_flags, stated_options_digest
 from ci_automation.flux.bundle import ComponentMissing, ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, Options, UnknownFlag
@@ -45,7 +43,7 @@ from tests.fakes.world import CHANNEL, OLD, OVERLAY, MemoryReleases, World, inte
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.flows.rendering.proof import Rendering
+    from ci_automation.flows.rendering import Rendering
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.policy.plan import PlannedStep
     from ci_automation.signing.sigstore.root import TrustRoot
@@ -246,9 +244,7 @@ class TestDelegated:
 
     def test_what_could_not_be_cut_off_is_told(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         text = render(BUNDLE, VERSION, Options())
-        monkeypatch.setattr(
-            "ci_automation.flows.rendering.delegate.delegate", lambda *_: delegate.Delegated(text, True)
-        )
+        monkeypatch.setattr("ci_automation.flows.programs.delegate.delegate", lambda *_: delegate.Delegated(text, True))
         assert place.rendering().detail == "the release's own flux CLI rendered it, which ran with access to your files"
 
     def test_a_release_that_we_cannot_render_is_rendered_by_it(self, place: Place) -> None:

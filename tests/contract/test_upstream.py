@@ -16,8 +16,7 @@ from ci_automation.errors import ReleaseSourceError, VerificationFailed
 from ci_automation.flows.init import init
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Ports, Upstream
-from ci_automation.flows.rendering.proof import render_release
-from ci_automation.flows.rendering.upstream import fetch, find_artifact
+from ci_automation.flows.rendering import fetch, find_artifact, render_release
 from ci_automation.flows.update import update
 from ci_automation.flux.bundle import ReleaseFiles, checksums_name, proof_names
 from ci_automation.flux.options import Options

@@ -15,8 +15,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, Manifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows.ports import Intent, Ports
 from ci_automation.flows.publication.publish import Publication, publish
-from ci_automation.flows.rendering.proof import rendering
-from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flows.rendering import fetch, rendering
 from ci_automation.flows.sync import sync
 from ci_automation.flux.artifact import Recipe, compose
 from ci_automation.flux.following import SyncSettings

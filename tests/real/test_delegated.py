@@ -23,10 +23,8 @@ from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Ports, Upstream
-from ci_automation.flows.rendering import delegate
-from ci_automation.flows.rendering.delegate import DelegationFailed
-from ci_automation.flows.rendering.proof import rendering
-from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flows.programs.delegate import DelegationFailed
+from ci_automation.flows.rendering import delegate, fetch, rendering
 from ci_automation.flows.update import update
 from ci_automation.flux.bundle import ManifestsBundle, checksums_name, proof_names
 from ci_automation.flux.options import COMPONENTS, KNOWN_FLAGS, Options, UnknownFlag
@@ -107,7 +105,7 @@ def ports(local: LocalSigstore, flux_releases: Path, golden: Path, tmp_path_fact
 @pytest.fixture
 def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this version of the program be older than all releases."""
-    monkeypatch.setattr("ci_automation.flows.rendering.proof.is_known", lambda *_: False)
+    monkeypatch.setattr("ci_automation.flows.rendering.is_known", lambda *_: False)
 
 
 class TestDelegated:
@@ -173,7 +171,7 @@ class TestTheDigest:
     ) -> None:
         known = init(CHANNEL, VERSION, empty(ports), proven(flags=flags)).digest
         with monkeypatch.context() as patch:
-            patch.setattr("ci_automation.flows.rendering.proof.is_known", lambda *_: False)
+            patch.setattr("ci_automation.flows.rendering.is_known", lambda *_: False)
             own = empty(ports)
             init(CHANNEL, Version.parse(BEFORE), own, intent(flags=flags))
             [step] = make_plan(CHANNEL, own, proven()).plan.steps

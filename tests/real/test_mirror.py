@@ -17,7 +17,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flows import mirror as mirroring
 from ci_automation.flows.mirror import MirrorFolder, mirror
 from ci_automation.flows.ports import Ports, Upstream
-from ci_automation.flows.rendering.upstream import fetch, find_artifact
+from ci_automation.flows.rendering import fetch, find_artifact
 from ci_automation.flux.bundle import checksums_name
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource

@@ -10,8 +10,7 @@ from msgspec import Struct
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.observe import Trust
 from ci_automation.flows.planning.contents import read_contents
-from ci_automation.flows.rendering.proof import rendering
-from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flows.rendering import fetch, rendering
 from ci_automation.flux.artifact import PUSHED, stated_flags, stated_options_digest
 from ci_automation.flux.components import unpin
 from ci_automation.flux.recover import Recovered, prove_options

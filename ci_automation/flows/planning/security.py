@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 
 from ci_automation.errors import Error, ReleaseSourceError
-from ci_automation.flows.rendering.proof import render_release
+from ci_automation.flows.rendering import render_release
 from ci_automation.flux.advisories import Vulnerability, component_versions, fixed_by, vulnerabilities
 from ci_automation.flux.components import controller_images
 from ci_automation.policy.decision import Decision

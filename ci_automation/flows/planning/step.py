@@ -12,8 +12,7 @@ from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning.base import Base
 from ci_automation.flows.planning.findings import changed_files, changed_flags, impact_of, lost
 from ci_automation.flows.planning.security import fixed_in
-from ci_automation.flows.rendering.proof import rendering
-from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flows.rendering import fetch, rendering
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.components import controller_images, image_names, pin
 from ci_automation.impact.assess import Impact
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.planning.git_content import JudgedContent
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.rendering.proof import Rendering
+    from ci_automation.flows.rendering import Rendering
     from ci_automation.flux.advisories import Vulnerability
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease, Release

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ci_automation.flows.planning.plan import Planned, passed_over
 from ci_automation.flows.planning.step import ImageMissing, Wanted, apart, render_automatic, render_step, wanted_content
-from ci_automation.flows.rendering.proof import FlagsNotRendered
+from ci_automation.flows.rendering import FlagsNotRendered
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.options import UnknownFlag
 from ci_automation.flux.text import TemplateMismatch

@@ -1,3 +1,3 @@
 """Other programs that flows run, such as kustomize and flux, and their confinement."""
 
-__all__ = ["confined", "confinement", "kubectl", "kustomize"]
+__all__ = ["confined", "confinement", "delegate", "kubectl", "kustomize"]

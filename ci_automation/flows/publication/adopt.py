@@ -15,7 +15,7 @@ from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.planning.contents import read_shown, read_tree
 from ci_automation.flows.publication.recording import kept_holds
 from ci_automation.flows.publication.tags import VersionTags
-from ci_automation.flows.rendering.proof import render_release
+from ci_automation.flows.rendering import render_release
 from ci_automation.flux.artifact import with_stated_flags
 from ci_automation.flux.recover import recover
 from ci_automation.impact.overlay.bootstrapped import plain_secrets
