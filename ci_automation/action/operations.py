@@ -146,7 +146,7 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what lifting one hold would do, and what the schedule would take next."""
     from ci_automation.flows.lift import ended_hold, lift
     from ci_automation.flows.observe import observe
-    from ci_automation.flows.planning.contents import present_version
+    from ci_automation.flows.planning.base import present_version
     from ci_automation.flows.publication.placement import place
     from ci_automation.report.rollback import hold_json
 
@@ -245,7 +245,7 @@ def _adopt(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what adopting what the channel has would do: it is signed, tagged and recorded, and nothing else."""
     from ci_automation.flows.carry_out import carry_out
     from ci_automation.flows.observe import Trust, observe_or_adopt
-    from ci_automation.flows.planning.contents import read_contents
+    from ci_automation.flows.planning.base import read_contents
     from ci_automation.flows.publication.placement import in_place, require_still_there
     from ci_automation.report.adoption import adoption_text
 

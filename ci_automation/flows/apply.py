@@ -12,8 +12,7 @@ from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.carry_out import Owed, carry_out
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.observe import observe_or_adopt
-from ci_automation.flows.planning.base import read_base
-from ci_automation.flows.planning.contents import present_version
+from ci_automation.flows.planning.base import present_version, read_base
 from ci_automation.flows.planning.plan import Outcome
 from ci_automation.flows.planning.step import Wanted, render_step
 from ci_automation.flows.publication.placement import in_place

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.observe import Placed, Trust, observe_past
-from ci_automation.flows.planning.base import read_base
-from ci_automation.flows.planning.contents import present_version, read_contents
+from ci_automation.flows.planning.base import present_version, read_base, read_contents
 from ci_automation.flows.planning.plan import plan_on
 from ci_automation.flows.publication.publish import Publication, publish, vouch_for
 from ci_automation.flows.publication.recording import record_adoption, record_interrupted_rollback

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.flows.files import Unwritable
-from ci_automation.flows.planning.security import advisories
+from ci_automation.flows.planning.findings import advisories
 from ci_automation.flows.programs.delegate import MAX_ARCHIVE_BYTES
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.release_folder import RELEASES, alone_in, listed_release, write_lists, write_mirrored

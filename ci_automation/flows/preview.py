@@ -12,7 +12,7 @@ from ci_automation.approval.content import foretold
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.observe import Placed, Trust
-from ci_automation.flows.planning.contents import Contents
+from ci_automation.flows.planning.base import Contents
 from ci_automation.flows.planning.findings import findings, first_findings
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.rendering import render_release

@@ -1,7 +1,7 @@
 """A release that Flux's own workflow vouches for, its rendering, and the proof that Flux renders it so (section 6).
 
-Proofs are tried in this order: the release is known; upstream's own signed rendering has the same bytes; the release's own flux
-CLI renders it.
+Proofs are tried in this order: the release is known; upstream's own signed rendering has the same bytes; the release's
+own flux CLI renders it.
 """
 
 from __future__ import annotations

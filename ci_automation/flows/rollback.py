@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
-from ci_automation.flows.planning.contents import read_contents, read_shown, stated_options
+from ci_automation.flows.planning.base import read_contents, read_shown, stated_options
 from ci_automation.flows.planning.findings import findings
-from ci_automation.flows.publication import past
+from ci_automation.flows.publication.past import find_past, prove_past, require_version
 from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.publish import move, require_signer
 from ci_automation.flows.publication.recording import kept_holds, record_interrupted_rollback, sign_rollback
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
-    from ci_automation.flows.planning.contents import Contents
+    from ci_automation.flows.planning.base import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.ledger import Ledger
@@ -105,10 +105,10 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     ports.own_signer()
     ports.require_trusted()
     ledger, observed = ports.ledger(channel), look_at(channel, ports)
-    known = past.prove_past(channel, past.find_past(channel, wish.to, observed.digest, ports), ports)
+    known = prove_past(channel, find_past(channel, wish.to, observed.digest, ports), ports)
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
-    past.require_version(channel, wish.to, known.digest, target.version)
+    require_version(channel, wish.to, known.digest, target.version)
     options = stated_options(past_one, target)
     if known.digest == observed.digest:
         shown, kept = _repeated(past_one, target.version, wish, ports, intent)

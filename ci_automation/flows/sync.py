@@ -11,7 +11,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import UsageError
 from ci_automation.flows.observe import observe
-from ci_automation.flows.planning.contents import read_tree
+from ci_automation.flows.planning.base import read_tree
 from ci_automation.flux.following import SyncSettings
 from ci_automation.flux.recover import recover
 from ci_automation.flux.version import InvalidVersion, Version

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.carry_out import automatic, carry_out, settle_version_tags, take_over
 from ci_automation.flows.observe import Trust, look_at, observe, observe_or_adopt
-from ci_automation.flows.planning.contents import read_contents
+from ci_automation.flows.planning.base import read_contents
 from ci_automation.flows.planning.plan import Outcome, look_ahead, plan_on
 from ci_automation.flows.publication.placement import in_place, place
 from ci_automation.flows.publication.publish import require_signer, vouch_for

@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import look_at, observe
-from ci_automation.flows.planning.base import read_base
-from ci_automation.flows.planning.contents import present_version, read_tree
+from ci_automation.flows.planning.base import present_version, read_base, read_tree
 from ci_automation.flows.publication.placement import as_mirrored, place, problem_of
 from ci_automation.flows.publication.tags import version_tag_problem
 from ci_automation.flows.rendering import fetch, rendering

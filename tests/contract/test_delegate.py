@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.flows.programs import confined, confinement
+from ci_automation.flows.programs import confined, confinement, delegate
 from ci_automation.flows.programs.delegate import Delegated, DelegationFailed
-from ci_automation.flows.programs import delegate
 from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.release import FetchedRelease, Release

@@ -18,8 +18,8 @@ from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Ports, Upstream
-from ci_automation.flows.programs import confinement
-from ci_automation.flows.rendering import FlagsNotRendered, UnprovenRendering, delegate, fetch, rendering
+from ci_automation.flows.programs import confinement, delegate
+from ci_automation.flows.rendering import FlagsNotRendered, UnprovenRendering, fetch, rendering
 from ci_automation.flows.verify import rederive
 from ci_automation.flux.artifact import stated_flags, stated_options_digest
 from ci_automation.flux.bundle import ComponentMissing, ManifestsBundle

@@ -23,8 +23,9 @@ from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Ports, Upstream
+from ci_automation.flows.programs import delegate
 from ci_automation.flows.programs.delegate import DelegationFailed
-from ci_automation.flows.rendering import delegate, fetch, rendering
+from ci_automation.flows.rendering import fetch, rendering
 from ci_automation.flows.update import update
 from ci_automation.flux.bundle import ManifestsBundle, checksums_name, proof_names
 from ci_automation.flux.options import COMPONENTS, KNOWN_FLAGS, Options, UnknownFlag

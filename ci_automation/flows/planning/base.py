@@ -1,4 +1,4 @@
-"""Base of a step: the files of an artifact, with its options recovered and proven."""
+"""Files of an artifact, with the version and options that its components file states; proven, they are a base."""
 
 from __future__ import annotations
 
@@ -6,28 +6,147 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from ci_automation.artifact.archive import HiddenContent, read_archive
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import FLUX_LAYER, InvalidManifest
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.observe import Trust
-from ci_automation.flows.planning.contents import read_contents
 from ci_automation.flows.rendering import fetch, rendering
-from ci_automation.flux.artifact import PUSHED, stated_flags, stated_options_digest
+from ci_automation.flux.artifact import (
+    PUSHED,
+    stated_flags,
+    stated_options_digest,
+    stated_overlay_digest,
+    with_stated_flags,
+)
 from ci_automation.flux.components import unpin
-from ci_automation.flux.recover import Recovered, prove_options
+from ci_automation.flux.options import Options
+from ci_automation.flux.recover import Recovered, prove_options, recover
 from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
+
+
+class Contents(Struct, frozen=True):
+    """Files of an artifact, with the version and options that its components file states."""
+
+    tree: Tree
+    path: str
+    components: str
+    plain: str  # the components without digests behind the images
+    recovered: Recovered
+    pinned: bool
+
+    @property
+    def version(self) -> Version:
+        """Return the version of the components."""
+        return self.recovered.version
+
+    @property
+    def options(self) -> Options:
+        """Return the options that the components show."""
+        return self.recovered.options
+
+    @property
+    def overlay(self) -> Tree:
+        """Return all files but the components."""
+        return self.tree.without(self.path)
+
+
+def read_tree(observed: Observed, ports: Ports) -> Tree:
+    """Return the files of an artifact, from its first layer, as source-controller takes it.
+
+    Raises:
+        UnsafeArchive: the layer is hostile or broken.
+    """
+    return read_archive(observed.layer or ports.registry.blob(observed.channel, observed.manifest.layers[0]))
+
+
+def read_shown(observed: Observed, ports: Ports) -> Tree:
+    """Return the files of another tool's artifact, which we are to sign, if every reader finds the same files in it.
+
+    A cluster takes the first layer, or with `layerSelector` the first one of a media type. A layer of another type
+    than Flux's makes it a chart or an image, and a signature counts there too.
+
+    Raises:
+        HiddenContent: some readers could find other files.
+        UnsafeArchive: the layer is hostile or broken.
+    """
+    layer = only_layer(observed.manifest)
+    if layer.media_type != FLUX_LAYER:
+        raise HiddenContent(f"its layer is of the type {layer.media_type[:100]!r}, and Flux's is {FLUX_LAYER}")
+    return read_archive(ports.registry.blob(observed.channel, layer), exact=True)
+
+
+def only_layer(manifest: Manifest) -> Descriptor:
+    """Return the layer of an artifact that has just one.
+
+    Raises:
+        HiddenContent: it has several layers, and this program reads only one.
+    """
+    first, *others = manifest.layers
+    if others:
+        raise HiddenContent(f"it has {len(others) + 1} layers, and clusters can select any of them")
+    return first
+
+
+def present_version(observed: Observed, ports: Ports, intent: Intent) -> Version:
+    """Return the version that a channel has, as its annotation states it, or else its components file."""
+    return observed.version or read_contents(observed, ports, intent).version
+
+
+def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:
+    """Return what a channel has, its version and options as its components file tells them.
+
+    What `push` made has no components file.
+
+    Raises:
+        InvalidManifest: the annotation states another version than the file, or the file is not text.
+        UsageError: it has no components file, several, or one that says too little of itself.
+    """
+    tree = read_tree(observed, ports)
+    if observed.version == PUSHED:
+        return Contents(tree, "", "", "", Recovered(PUSHED, Options(), generated=False), pinned=False)
+    path = tree.components_path(intent.components_file)
+    try:
+        text = tree[path].decode()
+    except UnicodeDecodeError:
+        raise InvalidManifest(f"{path} is not text") from None
+    plain, pins = unpin(text)
+    recovered = recover(plain)
+    recovered = replace(recovered, options=with_stated_flags(recovered.options, observed.manifest))
+    if observed.version not in {None, recovered.version}:
+        raise InvalidManifest(f"its annotation states {observed.version}, its components file {recovered.version}")
+    return Contents(tree, path, text, plain, recovered, bool(pins))
+
+
+def content_differs(observed: Observed, ports: Ports, intent: Intent) -> bool:
+    """Return whether a channel has other content than wanted; what an artifact of ours states is not read again."""
+    same_overlay = intent.overlay is None or stated_overlay_digest(observed.manifest) == str(intent.overlay.digest())
+    if same_overlay and not intent.flags and intent.pin_images is None:
+        return False
+    found = read_contents(observed, ports, intent)
+    wanted = found.options.with_flags(intent.flags).digest, intent.pin_images in {None, found.pinned}
+    overlay = found.overlay if intent.overlay is None else intent.overlay
+    return wanted != (stated_options(observed, found), True) or overlay.digest() != found.overlay.digest()
+
+
+def stated_options(observed: Observed, contents: Contents) -> Digest:
+    """Return the digest of the options, as the annotation states it, or else as the components show them."""
+    stated = stated_options_digest(observed.manifest)
+    return Digest.parse(stated) if stated else contents.options.digest
 
 
 class NotRendered(UsageError):

@@ -1,66 +1,44 @@
-"""Changes and hazards of a step, and the verdicts of the gates on them."""
+"""Changes and hazards of a step, the known vulnerabilities that it fixes, and the verdicts of the gates on them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, to_builtins
+
+from ci_automation.errors import Error, ReleaseSourceError
+from ci_automation.flows.rendering import render_release
+from ci_automation.flux.advisories import Vulnerability, component_versions, fixed_by, vulnerabilities
 from ci_automation.flux.artifact import PUSHED
-from ci_automation.flux.components import inventory
+from ci_automation.flux.components import controller_images, inventory
 from ci_automation.impact.assess import assess, compare_files, nothing_is_settled
 from ci_automation.impact.check import Applied, Known
 from ci_automation.policy.content import Content, content_verdicts
+from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation
 from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeAlias
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flows.planning.contents import Contents
+    from ci_automation.flows.planning.base import Base, Contents
+    from ci_automation.flows.planning.step import Rendered, Wanted
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flux.options import Options
+    from ci_automation.flux.advisories import Advisory
+    from ci_automation.flux.artifact import Recipe
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
     from ci_automation.impact.assess import Impact
     from ci_automation.impact.hazard import Hazard
+    from ci_automation.policy.gates import Selection
+
+    StepSide: TypeAlias = Base | Contents | Recipe  # what an artifact holds before a step, or after it
+    Chosen: TypeAlias = Base | Contents | Wanted  # has the options that its components are made with
 
 _OF_TWO = frozenset({"removal", "proof", "options", "files", "edits"})  # gates that compare with what was there before
-
-
-class StepSide(Protocol):
-    """An artifact's content before a step, or after it: a base, a recipe, or what a channel has."""
-
-    @property
-    def version(self) -> Version:
-        """Return the version of its components."""
-
-    @property
-    def options(self) -> Options:
-        """Return the options that its components were made with."""
-
-    @property
-    def components(self) -> str:
-        """Return the text of its components file."""
-
-    @property
-    def path(self) -> str:
-        """Return where the components file is."""
-
-    @property
-    def overlay(self) -> Tree:
-        """Return all other files."""
-
-
-class Chosen(Protocol):
-    """Options that the components are made with."""
-
-    @property
-    def options(self) -> Options:
-        """Return the options of `flux install`."""
-
-    @property
-    def pinned(self) -> bool:
-        """Return whether the images have digests behind their tags."""
+_MOST = 4  # releases that are rendered for this alone, the newest
 
 
 def impact_of(
@@ -143,3 +121,65 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return (",".join(value) if isinstance(value, list) else str(value)) or "none"
+
+
+class OpenVulnerability(Struct, frozen=True):
+    """A known vulnerability of the present version, and the first step that fixes it."""
+
+    vulnerability: Vulnerability
+    fixed_by: Version | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the JSON output has it."""
+        return {**to_builtins(self.vulnerability), "fixedBy": str(self.fixed_by) if self.fixed_by else None}
+
+
+def advisories(ports: Ports) -> tuple[Advisory, ...]:
+    """Return the published advisories; none, and a word about it, if they cannot be read: nothing depends on them."""
+    try:
+        return ports.releases.advisories()
+    except ReleaseSourceError as error:
+        ports.say(f"security advisories were not read: {error}")
+        return ()
+
+
+def fixes_of_waiting(base: Base, selection: Selection, ports: Ports) -> Mapping[Version, tuple[Vulnerability, ...]]:
+    """Return what the newest releases that wait for their age fix of the present version."""
+    known = advisories(ports)
+    if not vulnerabilities(known, _versions(base.version, base.components)):
+        return {}
+    young = [
+        candidate.release.version
+        for candidate in (*selection.steps, *selection.passed_over)
+        if any(verdict.gate == "age" and verdict.decision is Decision.WAIT for verdict in candidate.verdicts)
+    ]
+    found = {}
+    for version in sorted(young)[-_MOST:]:
+        try:
+            text = render_release(version, base.options, ports).text
+        except Error:  # a step to it says why
+            continue
+        found[version] = fixed_in(base, version, text, ports)
+    return found
+
+
+def fixed_in(base: Base, version: Version, components: str, ports: Ports) -> tuple[Vulnerability, ...]:
+    """Return what these components fix of those of the base."""
+    if version == base.version:
+        return ()
+    return fixed_by(advisories(ports), _versions(base.version, base.components), _versions(version, components))
+
+
+def open_vulnerabilities(base: Base, steps: Sequence[Rendered], ports: Ports) -> tuple[OpenVulnerability, ...]:
+    """Return the known vulnerabilities of the base, each with the first of the steps that fixes it."""
+    known = advisories(ports)
+    after = [(it.step.new_version, it.composed.recipe.components) for it in steps]
+    left = {version: vulnerabilities(known, _versions(version, components)) for version, components in after}
+    return tuple(
+        OpenVulnerability(it, next((v for v, found in left.items() if it.id not in {each.id for each in found}), None))
+        for it in vulnerabilities(known, _versions(base.version, base.components))
+    )
+
+
+def _versions(version: Version, components: str) -> dict[str, Version]:
+    return component_versions(version, controller_images(components))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
-    from ci_automation.flows.planning.security import OpenVulnerability
+    from ci_automation.flows.planning.findings import OpenVulnerability
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.release import Release
@@ -184,7 +184,7 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     )
     placed = in_place(placed, base.version, ports, intent)
     base = replace(base, holds=placed.holds)
-    from ci_automation.flows.planning.security import fixes_of_waiting, open_vulnerabilities
+    from ci_automation.flows.planning.findings import fixes_of_waiting, open_vulnerabilities
     from ci_automation.flows.planning.steps import Found, plan_steps
 
     fixes = fixes_of_waiting(base, selection, ports) if selection.steps else {}
@@ -215,7 +215,7 @@ def _changes_content(observed: Observed, ports: Ports, intent: Intent) -> bool:
     drops_edits = intent.drops_edits(observed.digest)
     # To prove flags that only the release's own flux CLI knows takes its download: not for a check that finds nothing.
     if (intent.content_apart or Options().with_flags(intent.flags).others) and not drops_edits:
-        from ci_automation.flows.planning.contents import content_differs
+        from ci_automation.flows.planning.base import content_differs
 
         return content_differs(observed, ports, intent)
     asked = (intent.overlay, intent.pin_images)

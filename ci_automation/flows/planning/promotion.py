@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ci_automation.approval.content import changed_rules
 from ci_automation.errors import Error, RegistryError, VerificationFailed
 from ci_automation.flows.observe import accept_both, observe, observe_past
-from ci_automation.flows.planning.contents import only_layer, present_version, read_contents
+from ci_automation.flows.planning.base import only_layer, present_version, read_contents
 from ci_automation.flows.planning.findings import findings, first_findings, lost
 from ci_automation.flows.publication.placement import (
     had_last,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.evidence import Evidence
     from ci_automation.flows.observe import Observed
-    from ci_automation.flows.planning.contents import Contents
+    from ci_automation.flows.planning.base import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold

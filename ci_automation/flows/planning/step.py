@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from ci_automation.errors import PolicyRefused, RegistryError, VerificationFailed
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning.base import Base
-from ci_automation.flows.planning.findings import changed_files, changed_flags, impact_of, lost
-from ci_automation.flows.planning.security import fixed_in
+from ci_automation.flows.planning.findings import changed_files, changed_flags, fixed_in, impact_of, lost
 from ci_automation.flows.rendering import fetch, rendering
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.components import controller_images, image_names, pin

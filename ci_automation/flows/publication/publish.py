@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, accept_both
-from ci_automation.flows.planning.contents import read_shown
+from ci_automation.flows.planning.base import read_shown
 from ci_automation.flows.ports import NoSigner
 from ci_automation.flows.publication.recording import attest_publication, sign_publication
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever, tag_unless_taken

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ci_automation import __version__
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.flows.planning.contents import read_contents, stated_options
+from ci_automation.flows.planning.base import read_contents, stated_options
 from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.components import controller_images, unpin
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.flows.observe import Observed, Placed
-    from ci_automation.flows.planning.contents import Contents
+    from ci_automation.flows.planning.base import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.publish import Publication
     from ci_automation.flux.proof import Proof
