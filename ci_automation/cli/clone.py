@@ -52,6 +52,7 @@ def git(folder: Path, *arguments: str) -> str:
             [program, "-C", str(folder), *arguments],
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
     except OSError:
@@ -75,11 +76,9 @@ def bootstrapped_folders(top: Path) -> list[str]:
     """Return the folders of the clone that `flux bootstrap` made."""
     from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC
 
-    listed = git(top, "ls-files", "--", f"*{SYNC}", f"*{COMPONENTS}").splitlines()
-    folders = {
-        name: {str(PurePosixPath(it).parent) for it in listed if PurePosixPath(it).name == name}
-        for name in (SYNC, COMPONENTS)
-    }
+    listed = git(top, "ls-files", "-z", "--", f"*{SYNC}", f"*{COMPONENTS}").split("\0")
+    there = [PurePosixPath(it) for it in listed if (top / it).is_file()]
+    folders = {name: {str(it.parent) for it in there if it.name == name} for name in (SYNC, COMPONENTS)}
     return sorted(folders[SYNC] & folders[COMPONENTS])
 
 

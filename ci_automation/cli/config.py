@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ci_automation.config.document import MAX_BYTES, InvalidConfig, Problem, rea
 from ci_automation.config.load import load_config
 from ci_automation.config.schema import config_schema
 from ci_automation.config.workflows import GitHubPlace
+from ci_automation.flows.files import read_file
 from ci_automation.flux.options import Options, nearest_flag
 from ci_automation.report.findings import ended
 
@@ -121,10 +123,10 @@ def checked_workflows(
     try:
         for path in sorted(folder.iterdir()):
             if path.suffix in {".yaml", ".yml"}:
-                texts[str(path)] = path.read_bytes()[: MAX_BYTES + 1].decode(errors="replace")
+                content = read_file(path, MAX_BYTES, partial(_unreadable, path))
+                texts[str(path)] = content.decode(errors="replace")
     except OSError as error:
-        what = f"it cannot be read: {error.strerror or error}"
-        raise InvalidConfig([Problem(str(error.filename or folder), None, None, (), what)]) from None
+        raise _unreadable(folder, f"it cannot be read: {error.strerror or error}") from None
     if problems := workflow_problems(texts, config, place, {it.name: it.choices for it in INPUTS}):
         raise UnfitWorkflows(list(problems))
     if place is None:
@@ -132,6 +134,10 @@ def checked_workflows(
     uses = uses_of_action(texts)
     advice = event_advice(uses, config, place, Path(file or DEFAULT_PATH).as_posix())
     return list(dict.fromkeys(use.workflow.name for use in uses)), [str(each) for each in advice]
+
+
+def _unreadable(path: Path, what: str) -> InvalidConfig:
+    return InvalidConfig([Problem(str(path), None, None, (), what)])
 
 
 def _warn(config: Config) -> None:

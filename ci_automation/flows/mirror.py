@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.flows.files import Unwritable
 from ci_automation.flows.planning.findings import advisories
 from ci_automation.flows.programs.delegate import MAX_ARCHIVE_BYTES
 from ci_automation.flows.publication.copy import copy
@@ -197,17 +196,15 @@ def _programs(folder: Path, release: FetchedRelease, ports: Ports) -> Iterator[s
     version, checksums = release.release.version, release.files.checksums
     for platform in PROGRAMS:
         name = program_name(version, platform)
-        path = folder / str(version) / name
         try:
-            verify_file(version, checksums, name, path.read_bytes())
-        except (FileNotFoundError, ChecksumMismatch):
+            stored = DirectorySource(folder).asset(version, name, MAX_ARCHIVE_BYTES) or b""
+            verify_file(version, checksums, name, stored)
+        except ChecksumMismatch:
             ports.say(f"downloading {name}")
             if (data := ports.releases.asset(version, name, MAX_ARCHIVE_BYTES)) is None:
                 raise ReleaseIncomplete(version, f"the source of releases has no {name}") from None
             verify_file(version, checksums, name, data)
-            write_mirrored(path, data)
-        except OSError as error:
-            raise Unwritable(path, error) from None
+            write_mirrored(folder / str(version) / name, data)
         yield platform
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from datetime import UTC
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.errors import UsageError
-from ci_automation.flows.files import Unwritable, write_file
+from ci_automation.flows.files import Unwritable, read_file, write_file
 from ci_automation.flux.release import read_version
-from ci_automation.flux.sources.directory import UnreadableDirectory
+from ci_automation.flux.sources.directory import MAX_JSON_BYTES, UnreadableDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -61,8 +62,8 @@ def _merge(path: Path, key: str, new: Mapping[str, dict[str, Any]]) -> None:
     old: Any = []
     if path.exists():
         try:
-            old = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError):
+            old = json.loads(read_file(path, MAX_JSON_BYTES, partial(UnreadableDirectory, path)))
+        except (ValueError, RecursionError):
             raise UnreadableDirectory(path, "it is not JSON") from None
     if not isinstance(old, list) or not all(isinstance(item, dict) and isinstance(item.get(key), str) for item in old):
         raise UnreadableDirectory(path, "it does not have the format of GitHub's answer")
@@ -75,10 +76,12 @@ def _merge(path: Path, key: str, new: Mapping[str, dict[str, Any]]) -> None:
 
 
 def write_mirrored(path: Path, data: bytes) -> None:
-    """Write a file whole, unless it is there with these bytes."""
+    """Write a file whole, unless it is there with these bytes; a link, a pipe or a device there is replaced."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_file() and not path.is_symlink() and path.read_bytes() == data:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.unlink()
+        elif path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
             return
     except OSError as error:
         raise Unwritable(path, error) from None

@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from filelock import FileLock
@@ -177,6 +177,20 @@ def test_nothing_is_written_through_a_link_out_of_the_directory(site: Site, tmp_
     with pytest.raises(LeavesDirectory, match=link):
         site.mirror("v2.9.4")
     assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize("link", ["v2.9.4/manifests.tar.gz", "releases.json"])
+def test_nothing_is_read_or_written_through_a_link_to_a_device(site: Site, link: str) -> None:
+    (path := site.folder / link).parent.mkdir(parents=True)
+    path.symlink_to("/dev/zero")
+    if link == "releases.json":
+        with pytest.raises(ReleaseSourceError, match=r"not a regular file|leads out"):
+            site.mirror("v2.9.4")
+        assert path.is_symlink()
+    else:
+        site.mirror("v2.9.4")
+        assert not path.is_symlink()
+        assert path.is_file()
 
 
 class TestWhatIsTaken:
@@ -597,15 +611,15 @@ class TestInterruption:
     def test_a_program_that_cannot_be_read_is_told(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         site.mirror("v2.9.4", with_programs=True)
 
-        read = Path.read_bytes
+        opened = Path.open
 
-        def broken(path: Path) -> bytes:
+        def broken(path: Path, *mode: Any) -> Any:
             if "_linux_" in path.name:
                 raise OSError(errno.EIO, "Input/output error")
-            return read(path)
+            return opened(path, *mode)
 
-        monkeypatch.setattr(Path, "read_bytes", broken)
-        with pytest.raises(Unwritable, match="Input/output error"):
+        monkeypatch.setattr(Path, "open", broken)
+        with pytest.raises(UnreadableDirectory, match="Input/output error"):
             site.mirror("v2.9.4", with_programs=True)
 
 

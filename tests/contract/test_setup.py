@@ -360,6 +360,32 @@ def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(
     assert "overlay: flux/stable" in files(clone)[".github/flux-manifests.yaml"]
 
 
+@pytest.mark.parametrize("there", ["file", "nothing", "link to nothing", "link without end"])
+def test_what_flux_bootstrap_made_is_found_whatever_its_folder_is_called(
+    clone: Path, there: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (sync := clone / "clusters/größe/gotk-sync.yaml").parent.mkdir(parents=True)
+    for path in (sync, sync.with_name("gotk-components.yaml")):
+        path.write_text("")
+    subprocess.run(["git", "-C", str(clone), "add", "."], check=True)
+    if there != "file":
+        sync.unlink()
+    if there.startswith("link"):
+        sync.symlink_to("/dev/zero" if there == "link without end" else "nothing")
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    assert ("clusters/größe is what `flux bootstrap` made" in capsys.readouterr().out) is (there == "file")
+
+
+def test_a_workflow_without_end_is_told(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    (clone / ".github/workflows/a.yaml").symlink_to("/dev/zero")
+    monkeypatch.chdir(clone)
+    assert run(["config", "validate", "--workflows", ".github/workflows"]) == 2
+    assert "a.yaml: it is not a regular file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("path", "overlay"),
     [("./clusters/a", "clusters/flux-system"), ("./clusters", "flux/all"), ("./", None)],
@@ -413,6 +439,12 @@ def test_what_cannot_be_used_writes_nothing(
 def test_a_remote_whose_default_branch_has_a_hostile_name_writes_nothing(clone: Path, name: str) -> None:
     head = ("symbolic-ref", "refs/remotes/origin/HEAD", f"refs/remotes/origin/{name}")
     subprocess.run(["git", "-C", str(clone), *head], check=True)
+    assert run(["setup", CHANNEL, *ACTION]) == 2
+    assert files(clone) == {}
+
+
+def test_a_remote_whose_default_branch_is_no_text_writes_nothing(clone: Path) -> None:
+    (clone / ".git/refs/remotes/origin/HEAD").write_bytes(b"ref: refs/remotes/origin/\xff\n")
     assert run(["setup", CHANNEL, *ACTION]) == 2
     assert files(clone) == {}
 

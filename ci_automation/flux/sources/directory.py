@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _RELEASES, _TAGS = "releases.json", "tags.json"
 ADVISORIES = "advisories.json"
-_MAX_JSON_BYTES = 32 << 20  # GitHub's own list of Flux's releases has 6 MB
+MAX_JSON_BYTES = 32 << 20  # GitHub's own list of Flux's releases has 6 MB
 
 
 class UnreadableDirectory(ReleaseSourceError):
@@ -77,7 +77,7 @@ class DirectorySource:
         """Return the advisories in `advisories.json`, if it is there; see `ReleaseSource`."""
         from ci_automation.flux.advisories import advisories_in  # not for a check that finds nothing newer
 
-        data = self._read(self._path / ADVISORIES, _MAX_JSON_BYTES)
+        data = self._read(self._path / ADVISORIES, MAX_JSON_BYTES)
         return () if data is None else advisories_in(load(data, str(self._path / ADVISORIES)))
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
@@ -85,7 +85,7 @@ class DirectorySource:
         return self._read(self._path / str(version) / name, limit)
 
     def _read_json(self, name: str) -> bytes:
-        data = self._read(self._path / name, _MAX_JSON_BYTES)
+        data = self._read(self._path / name, MAX_JSON_BYTES)
         if data is None:
             raise UnreadableDirectory(self._path / name, "it is not there")
         return data
