@@ -244,6 +244,8 @@ class Plan(Struct, frozen=True):
         for step in plan.steps:
             if step.base not in reached:
                 raise InvalidPlan(f"the step to {step.new_version} does not start at the target of a step before")
+            if step.target in reached:
+                raise InvalidPlan(f"the step to {step.new_version} leads back to a digest from which the plan goes on")
             reached.add(step.target)
         return plan
 

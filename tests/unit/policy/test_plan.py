@@ -243,3 +243,9 @@ def test_hazards_that_an_approver_was_not_shown(
     assert replace(MINOR, hazards=now).unseen(names) == unseen
     known = tuple(Verdict("acknowledged", Decision.AUTO, "known", it.fingerprint, allowed=True) for it in now)
     assert replace(MINOR, hazards=now, gates=known).unseen(names) == ()
+
+
+@pytest.mark.parametrize("steps", [(replace(PATCH, target=PATCH.base),), (PATCH, replace(MINOR, target=PATCH.base))])
+def test_steps_in_a_circle_are_refused_even_with_a_fitting_digest(steps: tuple[PlannedStep, ...]) -> None:
+    with pytest.raises(InvalidPlan, match="leads back to a digest from which the plan goes on"):
+        Plan.parse(json.dumps(with_digest(replace(PLAN, steps=steps).to_json())).encode())
