@@ -13,14 +13,15 @@ from ci_automation.flows.init import HoldsFlux, PushRefused, UnfitOrigin, init, 
 from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import NotRendered
 from ci_automation.flows.planning.plan import make_plan
-from ci_automation.flows.planning.promotion import Promotion
+from ci_automation.flows.planning.promotion import Promotion, consider
 from ci_automation.flows.promote import PromotionNotApproved, promote
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import pull
 from ci_automation.flux.artifact import PUSHED
-from ci_automation.policy.model import Policy
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.ledger import Ledger
 from ci_automation.signing import bundle
 from ci_automation.signing.cluster import ClusterWouldRefuse
@@ -29,7 +30,7 @@ from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import Unsigned, verify
 from tests.contract.interference import Killed, interfere
 from tests.contract.planting import delete_channel, forget_signature
-from tests.fakes.world import CHANNEL, PATCH, World, intent, signing_key
+from tests.fakes.world import CHANNEL, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -122,6 +123,15 @@ def test_the_schedule_of_flux_leaves_it_alone(world: World) -> None:
 def test_what_flux_could_not_show_is_no_revision(world: World, text: str) -> None:
     with pytest.raises(UnfitOrigin, match="at most 500 characters"):
         push_manifests(CHANNEL, files("two"), SHOP, text, world.ports(), intent())
+
+
+def test_flux_in_its_place_is_asked_for_by_all_its_files(world: World) -> None:
+    staging = CHANNEL.at_tag("staging")
+    init(staging, OLD, world.ports(), intent(overlay=OVERLAY))
+    wish = intent(policy=Policy(dict.fromkeys(BUMPS, Action.AUTO)))
+    considered = consider(Promotion(staging, world.ports(), CHANNEL, world.ports(), wish))
+    assert considered.decision is Decision.APPROVAL
+    assert any("kustomization.yaml" in reason for reason in considered.reasons)
 
 
 def test_a_paused_channel_gets_nothing(world: World) -> None:

@@ -55,6 +55,8 @@ def impact_of(
     """
     if after.version == PUSHED:  # no Flux is in it, so none of the checks is about it
         return compare_files(before.overlay if before else after.overlay, after.overlay)
+    if before and before.version == PUSHED:
+        before = None
     ports.say("comparing, and building the overlay" if before else "building the overlay")
     known = Known(intent.clusters, listed, intent.now, ports.kustomize, ports.images, say=ports.say)
     return assess(_applied(before) if before else None, _applied(after), known, settled)
