@@ -102,6 +102,7 @@ def lines_of(findings: Sequence[Diagnosis]) -> Iterator[str]:
     """Yield what a person reads, what is wrong first."""
     for it in sorted(findings, key=lambda it: list(Health).index(it.health)):
         yield plain_text(f"{_MARKS[it.health]} {it.what}: {it.found}")
+        yield from (plain_text(f"        the same: {each}") for each in it.also)
         if it.advice:
             yield plain_text(f"        {it.advice}")
     wrong = sum(it.health is Health.WRONG for it in findings)

@@ -204,9 +204,10 @@ def _move(
         return f"{channel} went back to this from {left or record.previous or 'what is not known'}"
     if record.adopted:
         return f"adopted on {channel}"
+    made = f", {origin}" if origin else ""
     if record.promoted_from:
-        return f"promoted to {channel} from {_name(record.promoted_from, repository)}"
-    return f"published to {channel}{f', {origin}' if origin else ''}"
+        return f"promoted to {channel} from {_name(record.promoted_from, repository)}{made}"
+    return f"published to {channel}{made}"
 
 
 def _content(record: Record) -> str:

@@ -16,6 +16,7 @@ from ci_automation.flows.verify import verify_channel
 from ci_automation.flows.watch import judge, succeeded
 from ci_automation.github.answers import object_at, segment
 from ci_automation.github.errors import GitHubDenied, GitHubUnreachable
+from ci_automation.registry.port import NotFound
 from ci_automation.signing.trust import TrustedIdentities
 
 if TYPE_CHECKING:
@@ -44,13 +45,17 @@ class Health(enum.StrEnum):
 
 
 class Diagnosis(Struct, frozen=True, rename="camel"):
-    """One examination: what was looked at, what was found, and the one thing to do; `exit_code` is for scripts."""
+    """One examination: what was looked at, what was found, and the one thing to do; `exit_code` is for scripts.
+
+    `also` is what else was looked at with the same outcome.
+    """
 
     what: str
     health: Health
     found: str
     advice: str = ""
     exit_code: int = 0
+    also: tuple[str, ...] = ()
 
 
 def examine_kustomize(kustomize: Kustomize | None) -> Diagnosis:
@@ -82,7 +87,7 @@ def examine_registry(
     took = seconds() - before
     if digest is None:
         advice = f"Make its first digest: {first}. Or check the spelling and the right to read."
-        yield Diagnosis(what, Health.WRONG, "there is no such channel", advice, UsageError.exit_code)
+        yield Diagnosis(what, Health.WRONG, "there is no such channel", advice, NotFound.exit_code)
     elif took > _SLOW:
         advice = "Look at the registry, and the network."
         yield Diagnosis(what, Health.WRONG, f"an answer takes {took:.1f} s", advice, RegistryError.exit_code)
@@ -119,6 +124,9 @@ def examine_signer(
     what = f"{channel}: what clusters verify"
     try:
         found = verify_channel(channel, ports, intent)
+    except NotFound:
+        yield Diagnosis(what, Health.UNSEEN, "it has nothing yet")
+        return
     except Error as error:
         yield diagnosed(what, error)
         return
@@ -230,10 +238,18 @@ def diagnosed(what: str, error: Error) -> Diagnosis:
 
 
 def told_once(findings: Iterable[Diagnosis]) -> Iterator[Diagnosis]:
-    """Yield the findings, one for all those with the same error of a registry, such as a host that nobody can reach."""
+    """Yield the findings, one for all those with the same error of a registry, such as a host that cannot be reached.
+
+    It has one text for each channel.
+    """
     causes: dict[object, list[Diagnosis]] = {}
     for number, it in enumerate(findings):
         cause = (it.found, it.advice) if it.exit_code == RegistryError.exit_code else number
         causes.setdefault(cause, []).append(it)
     for same in causes.values():
-        yield replace(same[0], what=", ".join(it.what for it in same))
+        aspects: dict[str, list[str]] = {}
+        for it in same:
+            of, colon, aspect = it.what.rpartition(": ")
+            aspects.setdefault(of + colon, []).append(aspect)
+        what, *also = (f"{of}{', '.join(each)}" for of, each in aspects.items())
+        yield replace(same[0], what=what, also=tuple(also))

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.cli import run
+from ci_automation.cli.doctor import lines_of
 from ci_automation.config.workflows import GitHubPlace
 from ci_automation.flows.doctor import (
     Diagnosis,
@@ -144,7 +145,7 @@ def test_a_channel_is_read_written_to_and_verified() -> None:
     world = World()
     ports = world.ports()
     found = [*examine_registry(CHANNEL, ports, lambda: 0.0), *examine_signer(CHANNEL, ports, intent())]
-    assert health(found) == [Health.WRONG, Health.GOOD, Health.GOOD, Health.WRONG]  # there is none yet
+    assert health(found) == [Health.WRONG, Health.GOOD, Health.GOOD, Health.UNSEEN]  # there is none yet
     init(CHANNEL, OLD, ports, intent(overlay=OVERLAY))
     found = [*examine_registry(CHANNEL, ports, lambda: 0.0), *examine_signer(CHANNEL, ports, intent())]
     assert health(found) == [Health.GOOD] * 4
@@ -188,7 +189,12 @@ def test_a_registry_that_is_away_is_told_once() -> None:
         it for at in channels for it in (*examine_registry(at, ports, float), *examine_signer(at, ports, intent()))
     )
     told, *others = told_once(looks)
-    assert told.what == ", ".join(f"{at}: {what}" for at in channels for what in ("read", "what clusters verify"))
+    assert (told.what, *told.also) == tuple(f"{at}: read, what clusters verify" for at in channels)
+    assert list(lines_of([told]))[:3] == [
+        f"wrong   {CHANNEL}: read, what clusters verify: {told.found}",
+        f"        the same: {CHANNEL.at_tag('staging')}: read, what clusters verify",
+        f"        {told.advice}",
+    ]
     assert health(others) == [Health.GOOD] * 2
 
 

@@ -614,7 +614,7 @@ def test_a_teams_own_manifests_are_pushed_and_promoted(desk: Desk) -> None:
     moved = ("--from", "layout:shop-registry:staging", "--to", "layout:shop-registry:production", "--approve", digest)
     desk.ok("promote", *moved, *SIGNED)
     for command, shown in (
-        ("history", "published to staging, from main@sha1:1"),
+        ("history", "promoted to production from staging, from main@sha1:1"),
         ("verify", "pushed manifests, sha256:"),
         ("check", " is current"),
     ):
