@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_table, print_text, width
+from ci_automation.cli.output import (
+    error_json,
+    print_aside,
+    print_error,
+    print_json,
+    print_parts,
+    print_table,
+    print_text,
+    width,
+)
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import MarkedLine
@@ -102,7 +111,7 @@ def finish(
     """
     every: tuple[Result | PromotionResult, ...] = (*results, *promotions)
     several = len(every) > 1
-    for unsigned in results:
+    for unsigned in results if given.output == "text" else ():
         _name_adoption(unsigned, given)
     for result in every:
         if isinstance(result.done, Error) and not several:
@@ -120,15 +129,12 @@ def finish(
 
 
 def _name_adoption(result: Result, given: Arguments) -> None:
-    """Put the whole command that adopts it into the hint of an error about what nobody signed."""
+    """Print the whole command that adopts what nobody signed, and let the hint of the error name it."""
     error = result.done
     if isinstance(error, Error) and error.code in {"unsigned", "not-ours"}:
-        again = "`update` and `check --heal` sign it again if records prove that it is yours. "
-        command = _updating(result.target, replace(given, adopt=True), begun=False)
-        error.hint = (
-            f"{again if error.code == 'unsigned' else ''}If it is yours, this adopts it, and shows every file first:\n"
-            f"{command}\nIf not, find out who published it: `history` lists the signed digests."
-        )
+        adopting = _updating(result.target, replace(given, adopt=True), begun=False)
+        print_aside(f"To adopt {result.target.channel}, if it is yours:\n{adopting}")
+        error.hint = error.hint.replace("`update --adopt`", "the command above")
 
 
 def print_next(results: Iterable[Result], given: Arguments) -> None:

@@ -254,7 +254,8 @@ def test_of_what_nobody_signed_the_one_next_step_is_its_adoption(
     ran = desk.run(*command)
     (line,) = (line for line in (ran.out + ran.err).splitlines() if line.startswith("flux-manifests "))
     if code:
-        assert f"this adopts it, and shows every file first:\n{line}\n" in ran.err
+        assert f"To adopt {CHANNEL}, if it is yours:\n{line}\nerror: " in ran.err
+        assert "adopt it with the command above, which shows every file first" in ran.err
     else:
         assert ran.out.startswith(f"{CHANNEL}: v2.98.5 is not signed: adopt it first, then v2.98.8, v2.99.4\n")
         assert ran.out.endswith(f"To adopt it first (this shows every file of it, and asks):\n{line}\n")
