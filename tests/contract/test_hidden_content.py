@@ -71,6 +71,16 @@ def layers(*types: str) -> Hide:
     return hide
 
 
+def stating(what: str, said: str) -> Hide:
+    """Return what makes an artifact with one of our own annotations."""
+
+    def hide(world: World, first: bytes) -> Manifest:
+        plain = layers(FLUX_LAYER)(world, first)
+        return Manifest.build(plain.config, plain.layers, {f"io.github.flux-manifests.{what}": said})
+
+    return hide
+
+
 def entries(*more: bytes) -> Hide:
     """Return what makes an artifact with these entries behind the files."""
 
@@ -106,6 +116,8 @@ HIDDEN: dict[str, tuple[Hide, str]] = {
     "a file that ignores others": (file("hooks/.sourceignore"), "with 'hooks/.sourceignore', clusters leave out"),
     "another case": (file("New.yaml"), "'New.yaml' and 'new.yaml' are two files whose names look alike"),
     "a wide letter": (file("\uff4eew.yaml"), "are two files whose names look alike"),
+    "another version": (stating("version", "v0.0.0"), "its annotations state another version or other files"),
+    "other files": (stating("overlay-digest", str(OVERLAY.digest())), "its annotations state another version or other"),
     "an unseen letter": (file("new\u200b.yaml"), r"the name 'new\u200b.yaml' has invisible characters"),
 }
 

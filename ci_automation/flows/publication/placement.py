@@ -20,7 +20,7 @@ from ci_automation.flows.planning.base import read_shown, read_tree
 from ci_automation.flows.publication.recording import kept_holds
 from ci_automation.flows.publication.tags import VersionTags
 from ci_automation.flows.rendering import render_release
-from ci_automation.flux.artifact import with_stated_flags
+from ci_automation.flux.artifact import stated_overlay_digest, with_stated_flags
 from ci_automation.flux.recover import recover
 from ci_automation.impact.overlay.bootstrapped import plain_secrets
 from ci_automation.impact.overlay.preflight import preflight
@@ -211,6 +211,9 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     _require_clear_names(tree)
     path = tree.components_path(intent.components_file)
     recovered = recover(tree[path].decode(errors="replace"))
+    digest = stated_overlay_digest(observed.manifest)
+    if observed.version not in {None, recovered.version} or digest not in {None, str(tree.without(path).digest())}:
+        raise HiddenContent("its annotations state another version or other files, and later runs go by them")
     options = with_stated_flags(recovered.options, observed.manifest)  # which later steps take along
     upstream = render_release(recovered.version, options, ports).text
     signed, before = _last_signed(observed, ports)
