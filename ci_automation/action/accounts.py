@@ -15,7 +15,7 @@ from ci_automation.cli.promote import as_shown, nothing_yet
 from ci_automation.errors import Error
 from ci_automation.flows.planning.promotion import SourceEmpty
 from ci_automation.flows.update_and_ask import promote_and_ask, promote_approved, promote_granted
-from ci_automation.impact.hazard import in_shell
+from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Account, Standing
 from ci_automation.report.findings import idle_acknowledgements, unproven_upstream

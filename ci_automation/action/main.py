@@ -48,7 +48,7 @@ def inputs_as_options(function: F) -> F:
 
 @click.command("action")
 @inputs_as_options
-def command(**given: str | None) -> int:
+def action_command(**given: str | None) -> int:
     """Do the work of the GitHub Action, whose inputs are the options.
 
     An option that is not given is read from the variable INPUT_NAME, as the runner sets it.

@@ -32,7 +32,7 @@ from ci_automation.flows.ports import Prepared
 from ci_automation.flows.preview import review_artifact
 from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder
 from ci_automation.github.files import EXECUTABLE, PLAIN_MODES
-from ci_automation.impact.hazard import some_of
+from ci_automation.impact.change import some_of
 from ci_automation.report.preview import ArtifactReview
 
 if TYPE_CHECKING:

@@ -72,17 +72,16 @@ _PARTS = {
 }
 COMMANDS = {name: sentence for part in _PARTS.values() for name, sentence in part.items()}
 
-# Commands that are in another room, or in one module with others of their kind.
-_ELSEWHERE = {
-    "action": ("action.main", "command"),
-    **{name: ("cli.steps", f"{name}_command") for name in ("check", "plan", "update", "apply")},
-    **{name: ("cli.attachments", f"{name}_command") for name in ("attach", "discover", "provenance", "sbom")},
-    "pull": ("cli.verify", "pull_command"),
-    "sync-manifests": ("cli.bootstrap", "sync_command"),
-    "bootstrap-manifests": ("cli.bootstrap", "manifests_command"),
-    "bootstrap": ("cli.bootstrap", "bootstrap_command"),
+# The modules of commands that are not in one of their own name.
+_MODULES = {
+    **dict.fromkeys(("check", "plan", "update", "apply"), "cli.steps"),
+    **dict.fromkeys(("attach", "discover", "provenance", "sbom"), "cli.attachments"),
+    **dict.fromkeys(("sync-manifests", "bootstrap-manifests", "public-key"), "cli.bootstrap"),
+    "push": "cli.init",
+    "pull": "cli.verify",
+    "render": "cli.diff",
+    "action": "action.main",
 }
-
 COMPLETE = "_FLUX_MANIFESTS_COMPLETE"  # the variable in which that script says what a shell asks for
 
 
@@ -122,8 +121,8 @@ class Commands(click.Group):
         """Return one command; a broken import is not hidden as an unknown command."""
         if name not in COMMANDS:
             return None
-        module, attribute = _ELSEWHERE.get(name, (f"cli.{name.replace('-', '_')}", "command"))
-        command: click.Command = getattr(importlib.import_module(f"ci_automation.{module}"), attribute)
+        module = importlib.import_module(f"ci_automation.{_MODULES.get(name, f'cli.{name}')}")
+        command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
         return command
 
     def resolve_command(
@@ -215,11 +214,10 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
     match error:
         case Error():
             return Failure(error.code, str(error), error.hint, error.exit_code)
-        case click.UsageError():
-            command = error.ctx.command_path if error.ctx else "flux-manifests"
-            return Failure("usage", _shown(error).format_message(), f"See `{command} --help`.", 2)
         case click.ClickException():
-            return Failure("usage", error.format_message(), "See `flux-manifests --help`.", 2)
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "flux-manifests"
+            return Failure("usage", _shown(error).format_message(), f"See `{command} --help`.", 2)
         case KeyboardInterrupt():
             hint = "A channel that it moves is as it was, or at a signed artifact. Run it again."
             return Failure("interrupted", "interrupted", hint, INTERRUPTED)
@@ -235,7 +233,7 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
             return Failure("internal", f"{type(error).__name__}: {error}", hint, 1)
 
 
-def _shown(error: click.UsageError) -> click.UsageError:
+def _shown(error: click.ClickException) -> click.ClickException:
     """Return the error without suggestions of options that the help does not show, and with who has the option."""
     if not isinstance(error, click.NoSuchOption):
         return error

@@ -1,4 +1,4 @@
-"""The commands that take a cluster to a channel: `sync-manifests`, `bootstrap-manifests` and `bootstrap`."""
+"""The commands for clusters: `sync-manifests`, `bootstrap-manifests`, `bootstrap` and `public-key`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 )
 @click.option("--interval", help="how often the cluster looks; default: 10m")
 @takes("components-file", *TRUST, "registry-config", *COMMON)
-def sync_command(artifact: str, name: str | None, secret: str | None, interval: str | None, given: Arguments) -> None:
+def sync_manifests_command(
+    artifact: str, name: str | None, secret: str | None, interval: str | None, given: Arguments
+) -> None:
     """Print the objects by which a cluster follows and verifies a channel.
 
     An OCIRepository whose verify block fits the signature, and a Kustomization. They hold nothing secret. The section
@@ -59,7 +61,7 @@ def sync_command(artifact: str, name: str | None, secret: str | None, interval: 
 @click.argument("folder")
 @click.option("--timeout", default="5m", show_default=True, help="how long the printed commands wait for each part")
 @takes("components-file", *TRUST, "registry-config", *COMMON)
-def manifests_command(artifact: str, folder: str, timeout: str, given: Arguments) -> None:
+def bootstrap_manifests_command(artifact: str, folder: str, timeout: str, given: Arguments) -> None:
     """Write what the first installation of Flux applies to a cluster, and print the order.
 
     FOLDER must not exist, or be empty. It gets four files: the CRDs, the controllers as kustomize builds them, and the
@@ -120,3 +122,28 @@ def _sync_settings(artifact: str, given: Arguments) -> SyncSettings:
         if config := configuration(given):
             return config.find(artifact).sync or SyncSettings()
     return SyncSettings()
+
+
+@click.command("public-key")
+@click.argument("keys", metavar="KEY...", nargs=-1, required=True)
+@click.option("--secret", metavar="NAME", help="print the Secret for the clusters, with all the keys in it")
+@click.option("--namespace", default="flux-system", show_default=True, help="the Secret's namespace")
+def public_key_command(keys: tuple[str, ...], secret: str | None, namespace: str) -> None:
+    """Print the public half of a signing key, or the Secret that clusters verify with.
+
+    KEY is what --key takes: a file (password in $COSIGN_PASSWORD), env://NAME, or a key in a KMS; a public key as PEM
+    does too. With several keys in the Secret any of them may have signed: so a key is changed without a gap.
+
+    \b
+    flux-manifests public-key cosign.key > cosign.pub
+    flux-manifests public-key old.pub awskms:///alias/flux --secret flux-manifests-keys
+    """
+    from ci_automation.report.cluster_objects import secret_yaml
+    from ci_automation.signing.keys.private import load_public_half
+
+    halves = [load_public_half(location, os.environ, Path()) for location in keys]
+    for location, half in zip(keys, halves, strict=True):
+        if half.limits:
+            click.echo(f"{location}: {half.limits}", err=True)
+    texts = [half.to_pem() for half in halves]
+    print_text((secret_yaml(secret, namespace, texts) if secret else "".join(texts)).rstrip("\n"))

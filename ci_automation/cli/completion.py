@@ -95,7 +95,7 @@ def complete(cli: Commands, asked: str) -> int:
 @click.command("completion")
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
 @click.pass_context
-def command(ctx: click.Context, shell: str) -> int:
+def completion_command(ctx: click.Context, shell: str) -> int:
     """Print the script by which a shell completes commands and options.
 
     The example is for bash, from the next terminal on. For zsh put the line `source <(flux-manifests completion zsh)`

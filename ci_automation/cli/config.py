@@ -33,7 +33,7 @@ _SERVER = "https://github.com"
 
 
 @click.group("config")
-def command() -> None:
+def config_command() -> None:
     """Check the configuration file, or print its JSON schema.
 
     \b
@@ -41,7 +41,7 @@ def command() -> None:
     """
 
 
-@command.command("validate", cls=HeadedCommand)
+@config_command.command("validate", cls=HeadedCommand)
 @click.option("--workflows", metavar="DIR", help="check the workflows of this folder too, such as .github/workflows")
 @click.option(
     "--repository",
@@ -156,7 +156,7 @@ def _warn(config: Config) -> None:
                 print_aside(f"{artifact.name}: {ended(each)}")
 
 
-@command.command("schema", cls=HeadedCommand)
+@config_command.command("schema", cls=HeadedCommand)
 def schema() -> None:
     """Print the JSON schema of the configuration file, for editors.
 

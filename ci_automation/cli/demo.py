@@ -68,7 +68,7 @@ class TooFewReleases(UsageError):
 @click.command("demo")
 @click.option("--releases", metavar="DIR", help="folder with real releases, instead of the samples")
 @click.option("--folder", metavar="DIR", help="use this new or empty folder, instead of a new one for temporary files")
-def command(releases: str | None, folder: str | None) -> None:
+def demo_command(releases: str | None, folder: str | None) -> None:
     """Show the whole job on an embedded registry, with sample releases.
 
     It makes an artifact, publishes a patch, shows what needs approval, approves it, and verifies: with the commands

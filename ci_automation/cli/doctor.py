@@ -51,7 +51,7 @@ _MARKS = {Health.GOOD: "good   ", Health.WRONG: "wrong  ", Health.UNSEEN: "unsee
 @click.argument("artifact", required=False)
 @click.option("--workflow", default="flux.yaml", show_default=True, help="the workflow that runs on schedule")
 @takes(*SIGNING, "registry-config", *COMMON)
-def command(artifact: str | None, *, workflow: str, given: Arguments) -> int:
+def doctor_command(artifact: str | None, *, workflow: str, given: Arguments) -> int:
     """Look for what keeps runs from their work: programs, credentials, trust, GitHub's settings, clocks.
 
     Each finding is good, wrong, or cannot be seen from here, with one thing to do. Nothing is changed: to see whether

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.argument("artifact")
 @click.option("--since", metavar="WHEN", help="list only what is newer: a date such as 2026-11-01 (UTC), or 30d")
 @takes(*TRUST, "registry-config", *COMMON)
-def command(artifact: str, *, since: str | None, given: Arguments) -> None:
+def history_command(artifact: str, *, since: str | None, given: Arguments) -> None:
     """List what was published, when, signed and approved by whom, and where the channels stand.
 
     The newest move of the channel comes first. When, why and by whom is in signed records and holds. It leaves out

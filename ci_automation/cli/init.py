@@ -1,4 +1,4 @@
-"""The command `init`."""
+"""The commands that publish what a channel did not have: `init` its first artifact, `push` a team's own manifests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import click
 
 from ci_automation.cli.arguments import ContradictingOptions
 from ci_automation.cli.output import print_aside, print_json, print_line, print_parts, print_text
-from ci_automation.cli.parameters import COMMON, SIGNING, HeadedCommand, takes
+from ci_automation.cli.parameters import COMMON, IDENTITIES, SIGNING, HeadedCommand, takes
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
 from ci_automation.errors import UsageError, VerificationFailed
-from ci_automation.flows.init import init
+from ci_automation.flows.files import read_folder
+from ci_automation.flows.init import init, push_manifests
 from ci_automation.flows.migration import BootstrappedFolder, MigrationAllowances, read_bootstrapped, require_encrypted
 from ci_automation.flows.sync import sync
 from ci_automation.flux.version import Version
+from ci_automation.policy.model import SignatureFormat
 from ci_automation.report.blocks import on_terminal, plain_text
 from ci_automation.report.bootstrap import migration_steps
 from ci_automation.report.changes import text_parts
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.init import Initialised
 
 _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --signing key or --signing keyless."
+_SIGNING = ("signing", "key", "signature-format", "accept-identity-change", "public-key", *IDENTITIES)
 
 
 @click.command("init", cls=HeadedCommand)
@@ -42,7 +45,7 @@ _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --si
 @takes(
     "unsafe-unproven-rendering", *SIGNING, "components-file", "releases", "registry-config", *COMMON, install_flags=True
 )
-def command(
+def init_command(
     artifact: str,
     flux_version: str | None,
     source: str | None,
@@ -70,21 +73,33 @@ def command(
       --overlay ./overlay --signing key --key cosign.key
     flux-manifests init production --from clusters/production/flux-system --still-in-git
     """
-    others = (flux_version, given.overlay, given.components_file, given.flags)
-    if (source is None) == (flux_version is None) or (source and any(others)):
-        raise ContradictingOptions("init takes --flux-version, or --from without --overlay, a version or flags")
-    if source is None and (keep_sync or still_in_git):
-        raise ContradictingOptions("--keep-sync and --still-in-git go with --from")
+    allowed = MigrationAllowances(keep_sync, allow_secrets, still_in_git)
+    _require_fitting(source, flux_version, allowed, given)
     (goal,) = rendered((target(artifact, given),), print_aside)
-    taken = BootstrappedFolder(Version.parse(flux_version or "v0.0.0"), goal.intent)
     if source is not None:
-        allowed = MigrationAllowances(keep_sync, allow_secrets, still_in_git)
         taken = read_bootstrapped(Path(source), goal.ports, goal.intent, allowed)
-    elif taken.intent.overlay and not allow_secrets:
-        require_encrypted(taken.intent.overlay)
+    else:
+        taken = BootstrappedFolder(Version.parse(flux_version or ""), goal.intent)
+        if taken.intent.overlay and not allow_secrets:
+            require_encrypted(taken.intent.overlay)
     result = init(goal.channel, taken.version, goal.ports, taken.intent)
     steps = migration_steps(source, taken.git, _objects(goal), keep_sync=keep_sync) if source is not None else ""
     _print(result, goal, given, steps)
+
+
+def _require_fitting(
+    source: str | None, flux_version: str | None, allowed: MigrationAllowances, given: Arguments
+) -> None:
+    """Check that the options go together.
+
+    Raises:
+        ContradictingOptions: they do not.
+    """
+    others = (flux_version, given.overlay, given.components_file, given.flags)
+    if (source is None) == (flux_version is None) or (source and any(others)):
+        raise ContradictingOptions("init takes --flux-version, or --from without --overlay, a version or flags")
+    if source is None and (allowed.keep_sync or allowed.still_in_git):
+        raise ContradictingOptions("--keep-sync and --still-in-git go with --from")
 
 
 def _objects(goal: Target) -> str:
@@ -117,3 +132,41 @@ def _print(result: Initialised, goal: Target, given: Arguments, steps: str) -> N
     print_parts(on_terminal(rights_blocks(result.rights, every=given.verbose)))
     if steps:
         print_text(f"\n{steps}")
+
+
+@click.command("push", cls=HeadedCommand)
+@click.argument("folder")
+@click.argument("artifact")
+@click.option("--source", metavar="URL", required=True, help="where the manifests are from, such as a Git repository")
+@click.option("--revision", metavar="REVISION", required=True, help="which state of it, such as main@sha1:COMMIT")
+@click.option("--allow-secrets", is_flag=True, help="publish Secrets that are not encrypted")
+@takes(*_SIGNING, "registry-config", *COMMON)
+def push_command(
+    folder: str, artifact: str, *, source: str, revision: str, allow_secrets: bool, given: Arguments
+) -> None:
+    """Publish a team's own manifests, signed, as the next artifact of a channel.
+
+    The artifact holds the files of FOLDER as they are, as one that `flux push artifact` makes. Nothing is rendered, and
+    the policy's rules about versions do not count; a pause, a freeze, a window and a hold do. It gets a signature
+    before the channel moves, an immutable tag (v0.0.0-DIGEST), and a signed record, so that `promote`, `history`,
+    `rollback` and `prune` work on the channel. Where it shows a version, that is v0.0.0. A Secret in plain text is
+    refused, unless you give --allow-secrets.
+
+    \b
+    flux-manifests push ./deploy oci://ghcr.io/acme/shop:staging --signing key --key cosign.key \\
+      --source https://github.com/acme/shop --revision main@sha1:$(git rev-parse HEAD)
+    """
+    (goal,) = rendered((target(artifact, given),), print_aside)
+    if goal.intent.signature_format is SignatureFormat.BUNDLE:
+        raise ContradictingOptions("push writes a .sig, which each Flux reads: take the format legacy or both")
+    files = read_folder(Path(folder))
+    if not allow_secrets:
+        require_encrypted(files)
+    done = push_manifests(goal.channel, files, source, revision, goal.ports, goal.intent)
+    if given.output == "json":
+        value = {"artifact": str(goal.channel), "digest": str(done.digest)}
+        print_json({**value, "published": done.published, "signed": done.signed, "revision": revision}, "push")
+        return
+    print_line(f"{goal.channel} {'published' if done.published else 'has this content already'}: {done.digest}")
+    if not done.signed:
+        print_text("It is unsigned: clusters that verify will refuse it.")

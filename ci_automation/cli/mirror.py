@@ -24,13 +24,13 @@ from ci_automation.report.blocks import Table
 from ci_automation.signing.upstream import WORKFLOW
 
 if TYPE_CHECKING:
-    from ci_automation.config.model import Config
     from ci_automation.flows.mirror import Mirrored
     from ci_automation.flows.mirror_images import MirroredImage
     from ci_automation.registry.port import Registry
 
 _IMAGES = "oci://ghcr.io/fluxcd"
 _SIGNERS = ("public-key", *IDENTITIES)
+_NOT_BOTH = "--images and --with-programs exclude each other"
 _UNVERIFIED = (
     "Signatures were copied as they are, and NOT verified: no option says who signs. Flux's own images: "
     r"--identity-regexp '^https://github\.com/fluxcd/.*$' --issuer https://token.actions.githubusercontent.com"
@@ -45,7 +45,7 @@ _UNVERIFIED = (
 @click.option("--images", metavar="TO", help="copy the controllers' images to oci://HOST/PATH or layout:DIR")
 @click.option("--from-images", metavar="FROM", help=f"where --images takes them from; default: {_IMAGES}")
 @takes("releases", "registry-config", *_SIGNERS, *COMMON)
-def command(
+def mirror_command(
     places: tuple[str, ...],
     flux_version: tuple[str, ...],
     target: str | None,
@@ -77,17 +77,14 @@ def command(
     flux-manifests mirror --images layout:images v2.9.4
     flux-manifests mirror --images oci://registry.edge.example/fluxcd --from-images layout:images
     """
-    wrong = _contradiction(places, target, images, from_images, given)
-    if wrong or (images and with_programs):
-        raise ContradictingOptions(wrong or "--images and --with-programs exclude each other")
-    config = configuration(given)
+    if wrong := _contradiction(places, target, images, from_images, given) or (images and with_programs and _NOT_BOTH):
+        raise ContradictingOptions(wrong)
     if images is not None:
-        wanted = [Version.parse(text) for text in (*places, *flux_version)]
-        _copy_images(Reference.parse_repository(images), from_images or _IMAGES, wanted, config, given)
+        _copy_images(Reference.parse_repository(images), from_images or _IMAGES, (*places, *flux_version), given)
     elif target is not None:
-        _push(Path(places[0]), Reference.parse_repository(target), config, given)
+        _push(Path(places[0]), Reference.parse_repository(target), given)
     else:
-        _fill(places[0], [Version.parse(text) for text in flux_version], config, given, with_programs=with_programs)
+        _fill(places[0], flux_version, given, with_programs=with_programs)
 
 
 def _contradiction(
@@ -103,11 +100,13 @@ def _contradiction(
     return None if len(places) == 1 else "without --images, `mirror` needs one directory, and takes --flux-version"
 
 
-def _fill(folder: str, wanted: list[Version], config: Config | None, given: Arguments, *, with_programs: bool) -> None:
+def _fill(folder: str, wanted: tuple[str, ...], given: Arguments, *, with_programs: bool) -> None:
     """Fill a directory, and say with what."""
     artifacts = Reference.parse(f"layout:{Path(folder) / ARTIFACTS}")
-    ports = _ports(open_registry(artifacts), config, given)
-    done = mirror(MirrorFolder(Path(folder), artifacts), ports, wanted, with_programs=with_programs)
+    ports = _ports(open_registry(artifacts), given)
+    done = mirror(
+        MirrorFolder(Path(folder), artifacts), ports, [*map(Version.parse, wanted)], with_programs=with_programs
+    )
     if given.output == "json":
         print_json({"folder": folder, "releases": [_json(each) for each in done]}, "mirror")
     elif done:
@@ -119,8 +118,9 @@ def _fill(folder: str, wanted: list[Version], config: Config | None, given: Argu
         print_line(f"Nothing to do: {folder} has all that is newest.")
 
 
-def _ports(port: Registry, config: Config | None, given: Arguments) -> Ports:
+def _ports(port: Registry, given: Arguments) -> Ports:
     """Return the ports of a flow that reads releases and writes to a registry."""
+    config = configuration(given)
     return Ports(
         registry=port,
         releases=release_source(given, config),
@@ -129,15 +129,15 @@ def _ports(port: Registry, config: Config | None, given: Arguments) -> Ports:
     )
 
 
-def _copy_images(put: Reference, place: str, wanted: list[Version], config: Config | None, given: Arguments) -> None:
+def _copy_images(put: Reference, place: str, wanted: tuple[str, ...], given: Arguments) -> None:
     """Copy the images of the controllers, and say what it took and what was verified."""
     from ci_automation.cli.trust import trusted
     from ci_automation.flows.mirror_images import ImageMirror, mirror_images
 
     taken = Reference.parse_repository(place)
     way = ImageMirror(registry(taken, None, given), taken, registry(put, None, given, writes=True), put)
-    ports = replace(_ports(way.target, config, given), trusted=trusted(None, given, None))
-    done = mirror_images(way, ports, wanted)
+    ports = replace(_ports(way.target, given), trusted=trusted(None, given, None))
+    done = mirror_images(way, ports, [*map(Version.parse, wanted)])
     if given.output == "json":
         print_json({"to": str(put.repository), "images": [_image_json(each) for each in done]}, "mirror-images")
         return
@@ -152,10 +152,10 @@ def _took(image: MirroredImage) -> str:
     return f"{'new' if image.new else 'there already'}, {sent:.1f} MiB sent"
 
 
-def _push(folder: Path, target: Reference, config: Config | None, given: Arguments) -> None:
+def _push(folder: Path, target: Reference, given: Arguments) -> None:
     """Push the releases of a folder; a registry's must be signed by Flux, unless the configuration says otherwise."""
     artifacts = Reference.parse(f"layout:{folder / ARTIFACTS}")
-    there = upstream(replace(given, releases=str(target.repository)), config)
+    there = upstream(replace(given, releases=str(target.repository)), configuration(given))
     proof = replace(there, manifests=artifacts.at_tag("latest"), registry=open_registry(artifacts))
     ports = Ports(
         registry(target, None, given, writes=True),

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--approve", multiple=True, metavar="DIGEST", help="approve the promotion of exactly this digest, with --to"
 )
 @takes("allow-removal", "exit-code", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
-def command(
+def promote_command(
     source: str | None,
     to: str | None,
     after: str | None,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--keep-for", metavar="TIME", help="keep all that a channel had within this time too, such as 90d")
 @click.option("--apply", "apply", is_flag=True, help="delete; without it nothing is")
 @takes(*TRUST, "registry-config", *COMMON)
-def command(artifact: str, *, keep_last: int, keep_for: str | None, apply: bool, given: Arguments) -> None:
+def prune_command(artifact: str, *, keep_last: int, keep_for: str | None, apply: bool, given: Arguments) -> None:
     """List which old artifacts of a repository nothing needs, and delete them on request.
 
     What a channel or any other tag leads to stays, with its signatures and all that refers to it; so do the newest, and

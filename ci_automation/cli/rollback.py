@@ -61,7 +61,7 @@ class DateHasPassed(UsageError):
 @click.option("--reason", default="", metavar="TEXT", help="why; the hold shows it")
 @click.option("--yes", is_flag=True, help="go back without being asked, for jobs")
 @takes("acknowledge", "allow-removal", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
-def command(
+def rollback_command(
     artifact: str,
     *,
     to: str,

@@ -244,8 +244,7 @@ def _parts() -> dict[str, Schema]:
     from msgspec.json import schema_components
 
     from ci_automation.flows.doctor import Diagnosis
-    from ci_automation.impact.change import Change, ChangeClass, FileDiff
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Change, ChangeClass, FileDiff, Hazard
     from ci_automation.impact.rights import FolderRights
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.plan import ImageChange
@@ -267,7 +266,7 @@ def _parts() -> dict[str, Schema]:
 
 @click.command("schema")
 @click.argument("name", type=click.Choice(list(FORMS)))
-def command(name: str) -> None:
+def schema_command(name: str) -> None:
     """Print the JSON schema of an output, by the name that it has in `schema`.
 
     \b

@@ -76,7 +76,7 @@ class Unanswered(UsageError):
 @click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")
 @click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
 @click.option("--yes", is_flag=True, help="take the defaults, and change files that are there without asking")
-def command(channels: tuple[str, ...], *, after: str, yes: bool, **told: str | None) -> None:
+def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: str | None) -> None:
     """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
 
     It asks at most five questions, and reads what is there: the remote of the clone, a folder that `flux bootstrap`

@@ -133,7 +133,7 @@ def _log_in_as_the_job() -> None:
 
     from ci_automation.net.network import Network
     from ci_automation.net.services import Exchange
-    from ci_automation.registry.logins.libraries import variables
+    from ci_automation.registry.logins import variables
 
     folder = tempfile.TemporaryDirectory(prefix="flux-manifests-")
     atexit.register(folder.cleanup)

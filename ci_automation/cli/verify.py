@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("artifact")
 @click.option("--rederive", "again", is_flag=True, help="make it again from upstream's release and its overlay, too")
 @takes(*TRUST, "components-file", "releases", "registry-config", *COMMON, install_flags=True)
-def command(artifact: str, *, again: bool, given: Arguments) -> None:
+def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
     """Say whether a trusted signer signed an artifact, and which clusters accept it.
 
     ARTIFACT may also be a digest, oci://HOST/REPOSITORY@sha256:... The table says for each minor of Flux whether a

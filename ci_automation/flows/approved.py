@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Hazard
     from ci_automation.policy.plan import PlannedStep
     from ci_automation.records.notes import Approval
 

@@ -15,7 +15,7 @@ from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from ci_automation.impact.overlay.folders import applied_folder
 from ci_automation.impact.overlay.kustomization import Effort, TooMuch
 from ci_automation.report.bootstrap import APPLY, AT_REVISION, install_order
-from ci_automation.report.cluster_secrets import secret_yaml
+from ci_automation.report.cluster_objects import secret_yaml
 from ci_automation.report.sync import ByKey, InvalidSync, Sync, is_duration
 from ci_automation.signing.trust import TrustedKeys
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.programs.kubectl import Kubectl
     from ci_automation.flux.following import SyncSettings
     from ci_automation.report.bootstrap import ApplyStep, BuiltObject, InstallOrder
-    from ci_automation.report.cluster_secrets import NeededSecret
+    from ci_automation.report.cluster_objects import NeededSecret
 
 _APPLIED_BY = "kustomize.toolkit.fluxcd.io/name"
 _OPERATED_BY = "fluxcd.controlplane.io/name"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import below, read_file
 from ci_automation.impact.check import ARTIFACTS, Clusters, GivenFile
-from ci_automation.impact.crds.snapshot import MAX_BYTES, Snapshot
+from ci_automation.impact.crds.versions import MAX_BYTES, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -16,8 +16,8 @@ from ci_automation.flux.components import unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import recover
 from ci_automation.impact.assess import assess, compare_files
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Applied, Known
-from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.report.findings import Findings
 

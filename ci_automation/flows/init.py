@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Hazard
     from ci_automation.impact.rights import FolderRights
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.hold import Hold

@@ -19,7 +19,7 @@ from ci_automation.flows.rendering import render_release
 from ci_automation.flux.components import inventory, unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, prove_options, recover
-from ci_automation.impact.hazard import Certainty, Hazard, some_of
+from ci_automation.impact.change import Certainty, Hazard, some_of
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation, version_verdicts
 from ci_automation.report.findings import Findings

@@ -24,7 +24,7 @@ from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.publish import move, require_signer
 from ci_automation.flows.publication.recording import kept_holds, record_interrupted_rollback, sign_rollback
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
-from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation

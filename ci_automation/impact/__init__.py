@@ -8,7 +8,6 @@ __all__ = [
     "compare",
     "crds",
     "files",
-    "hazard",
     "objects",
     "overlay",
     "parts",

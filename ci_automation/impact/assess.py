@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.impact.change import Change, FileDiff
+    from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.impact.check import Applied, Known, Seen
-    from ci_automation.impact.hazard import Hazard
     from ci_automation.impact.rights import FolderRights
 
 

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
-    from ci_automation.impact.change import Change, FileDiff, ObjectId
-    from ci_automation.impact.crds.snapshot import Snapshot
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Change, FileDiff, Hazard, ObjectId
+    from ci_automation.impact.crds.versions import Snapshot
     from ci_automation.impact.overlay.builder import Kustomize
     from ci_automation.impact.rights import FolderRights
 

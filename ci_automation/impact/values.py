@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity, fingerprint
-from ci_automation.impact.hazard import some_of
+from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity, fingerprint, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flux.proof import Proof
-from ci_automation.impact.change import ChangeClass
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.change import Certainty, ChangeClass
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict
 from ci_automation.policy.model import NOT_CHECKED
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ci_automation.impact.assess import Cleared
-    from ci_automation.impact.change import Change
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Change, Hazard
     from ci_automation.policy.gates import Situation
     from ci_automation.policy.model import Acknowledgement, Allowance
 

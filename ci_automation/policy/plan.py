@@ -15,8 +15,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Change, FileDiff
-from ci_automation.impact.hazard import Certainty, Hazard, hazard_names
+from ci_automation.impact.change import Certainty, Change, FileDiff, Hazard, hazard_names
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict
 
 if TYPE_CHECKING:

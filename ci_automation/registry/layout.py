@@ -19,11 +19,13 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest, parse_document
 from ci_automation.artifact.reference import InvalidReference
-from ci_automation.errors import UsageError
 from ci_automation.registry.layout_files import (
+    MARKER,
+    MARKER_CONTENT,
     TAG_ANNOTATION,
     UNFINISHED,
     LayoutUnusable,
+    NotALayout,
     digest_of,
     opened,
     tag_of,
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.index import Index
     from ci_automation.artifact.reference import LayoutDirectory, Reference
 
-MARKER, MARKER_CONTENT = "oci-layout", b'{"imageLayoutVersion":"1.0.0"}'
 INDEX = "index.json"
 LOCK = ".flux-manifests.lock"
 IDENTITY = "flux-manifests.id"
@@ -56,15 +57,6 @@ LOCK_SECONDS = 60
 _IDENTITY_BYTES = 33
 _OURS = frozenset({MARKER, INDEX, "blobs", LOCK, IDENTITY})
 _IDENTITY = re.compile(rb"[0-9a-f]{32}\n")
-
-
-class NotALayout(UsageError):
-    """A directory has other files than those of an image layout."""
-
-    hint = "Name a new or empty directory, or an image layout."
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is not an OCI image layout: it is not empty, and has no {MARKER}")
 
 
 class LayoutRegistry:
@@ -104,20 +96,12 @@ class LayoutRegistry:
 
     def manifest(self, reference: Reference) -> Manifest:
         """Return the manifest that `reference` names."""
-        digest = self.resolve(reference)
-        raw = None if digest is None else self._read_manifest(digest)
-        if raw is None:
-            raise NotFound(str(reference))
-        return Manifest.parse(raw)
+        return Manifest.parse(self._named(reference, self.resolve(reference)))
 
     def stored(self, reference: Reference) -> Manifest | Index:
         """Return the manifest or the index that `reference` names; other programs list only those with a tag."""
         self._check(reference)
-        digest = reference.digest or self.resolve(reference)
-        raw = None if digest is None else self._read_manifest(digest)
-        if raw is None:
-            raise NotFound(str(reference))
-        return parse_stored(raw)
+        return parse_stored(self._named(reference, reference.digest or self.resolve(reference)))
 
     def blob(self, reference: Reference, descriptor: Descriptor) -> bytes:
         """Return the bytes of a blob."""
@@ -259,6 +243,11 @@ class LayoutRegistry:
 
     def _blob_path(self, digest: Digest) -> Path:
         return self._path / "blobs" / "sha256" / digest.hex
+
+    def _named(self, reference: Reference, digest: Digest | None) -> bytes:
+        if digest is None or (raw := self._read_manifest(digest)) is None:
+            raise NotFound(str(reference))
+        return raw
 
     def _read_manifest(self, digest: Digest) -> bytes | None:
         """Return the bytes of a manifest, or None if they are gone."""

@@ -9,15 +9,25 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
-from ci_automation.errors import RegistryError
+from ci_automation.errors import RegistryError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from io import BufferedReader
     from pathlib import Path
 
+MARKER, MARKER_CONTENT = "oci-layout", b'{"imageLayoutVersion":"1.0.0"}'
 UNFINISHED = ".unfinished-"
 TAG_ANNOTATION = "org.opencontainers.image.ref.name"
+
+
+class NotALayout(UsageError):
+    """A directory has other files than those of an image layout."""
+
+    hint = "Name a new or empty directory, or an image layout."
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not an OCI image layout: it is not empty, and has no {MARKER}")
 
 
 class LayoutUnusable(RegistryError):

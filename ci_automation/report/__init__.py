@@ -6,7 +6,7 @@ __all__ = [
     "blocks",
     "bootstrap",
     "changes",
-    "cluster_secrets",
+    "cluster_objects",
     "consumers",
     "findings",
     "markdown",

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.tree import Tree, TreeFile
-from ci_automation.report.cluster_secrets import NeededSecret
+from ci_automation.report.cluster_objects import NeededSecret, as_yaml
 from ci_automation.report.sync import ByKey
-from ci_automation.report.yaml_text import as_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

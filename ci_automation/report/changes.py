@@ -10,8 +10,7 @@ from itertools import accumulate, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from ci_automation.impact.change import Severity
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.change import Certainty, Severity
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.blocks import (
@@ -38,8 +37,7 @@ from ci_automation.report.text import step_title
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from ci_automation.impact.change import Change, FileDiff
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.policy.plan import PlannedStep
     from ci_automation.report.blocks import Block
     from ci_automation.report.findings import Taken

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, to_builtins
 
-from ci_automation.impact.change import ChangeClass, Severity
-from ci_automation.impact.hazard import Certainty, all_of, some_of
+from ci_automation.impact.change import Certainty, ChangeClass, Severity, all_of, some_of
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, decide
 from ci_automation.report.markdown import one_line
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ci_automation.impact.change import Change, FileDiff
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.impact.rights import FolderRights
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.model import Acknowledgement

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.impact.change import Severity
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.change import Certainty, Severity
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, decide
 from ci_automation.report.blocks import Bullet, Code, Command, Detail, Quoted, Table, Titled, cut
 from ci_automation.report.changes import change_blocks, file_blocks, hazard_blocks, pruned_blocks

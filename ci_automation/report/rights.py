@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.impact.change import Severity
-from ci_automation.impact.hazard import all_of
+from ci_automation.impact.change import Severity, all_of
 from ci_automation.report.blocks import HINT, Bullet, MarkedLine, Titled
 from ci_automation.report.findings import GRAVE
 

@@ -16,15 +16,14 @@ from msgspec import Struct
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version
-from ci_automation.report.cluster_secrets import login_secret, named_secrets, required_name
-from ci_automation.report.yaml_text import as_yaml, quoted
+from ci_automation.report.cluster_objects import as_yaml, login_secret, named_secrets, quoted, required_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.following import SyncSettings
-    from ci_automation.report.cluster_secrets import NeededSecret
+    from ci_automation.report.cluster_objects import NeededSecret
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _STABLE_SINCE = Version.parse("v2.6.0")  # OCIRepository in v1

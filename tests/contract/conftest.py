@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Hazard
     from tests.contract.scene import Scene
 
 

@@ -27,8 +27,7 @@ from tests.fakes.world import (
 if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.assess import Cleared
-    from ci_automation.impact.change import Change, FileDiff
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.impact.rights import FolderRights
     from ci_automation.report.rollback import Rollback
 OURS = TrustedKeys((signing_key().public,))

@@ -15,7 +15,7 @@ from ci_automation.cli.places import clusters
 from ci_automation.config.model import ClustersConfig
 from ci_automation.flows.clusters import UnreadablePlace
 from ci_automation.impact.check import InvalidKubernetes, KubernetesRange
-from ci_automation.impact.crds.snapshot import InvalidSnapshot
+from ci_automation.impact.crds.versions import InvalidSnapshot
 
 if TYPE_CHECKING:
     from ci_automation.impact.check import Clusters

@@ -38,9 +38,8 @@ from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.flux.version import Bump, Version
 from ci_automation.impact import plain
-from ci_automation.impact.change import ChangeClass
+from ci_automation.impact.change import Certainty, ChangeClass, Hazard
 from ci_automation.impact.check import Check, Seen
-from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.impact.overlay import listed
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action, Allowance, MinorStep, Policy

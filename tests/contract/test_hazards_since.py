@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.cli import run
-from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Hazard
 from tests.contract.scene import BRANCH, CHANNEL, FIRST, MINOR, PATCH
 from tests.fakes.forge import RESET
 

@@ -20,11 +20,11 @@ from ci_automation.flows.init import init
 from ci_automation.flows.observe import accept_both, observe
 from ci_automation.flows.publication.publish import IdentityChange
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import in_shell
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.checks.images import CHECK
 from ci_automation.impact.crds.remedies import migrate_files
 from ci_automation.impact.crds.versions import crds
-from ci_automation.impact.hazard import in_shell
 from ci_automation.impact.overlay.preflight import preflight
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold

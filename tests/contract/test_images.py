@@ -20,9 +20,9 @@ from ci_automation.flux.components import image_names, pin
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import Certainty
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.checks.images import CHECK
-from ci_automation.impact.hazard import Certainty
 from ci_automation.net.network import Network
 from ci_automation.net.waiting import Patience
 from ci_automation.registry.credentials import Anonymous
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Hazard
     from tests.contract.hostile_registry import Seen
 
 QUICK = Patience(attempts=1, seconds=10)

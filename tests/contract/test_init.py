@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.init import FirstRefused, init
 from ci_automation.flows.planning.step import NobodyToAsk
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.change import Certainty
 from ci_automation.impact.overlay.builder import BuildFailed
 from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, Policy
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent

@@ -15,9 +15,8 @@ from ci_automation.net.network import Network
 from ci_automation.net.services import Exchange
 from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.credentials import Credential
-from ci_automation.registry.logins import login
+from ci_automation.registry.logins import login, variables
 from ci_automation.registry.logins.cloud import CloudLoginFailed, NoCloudIdentity, NotOfProvider
-from ci_automation.registry.logins.libraries import variables
 from tests.fakes.clouds import (
     ACCESS,
     ACCOUNT,

@@ -12,7 +12,7 @@ import pytest
 
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
-from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.signing.trust import TrustedKeys

@@ -31,8 +31,7 @@ from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose
 from ci_automation.flows.update import adopt, heal, update
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import InvalidVersion, Version
-from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
-from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Severity
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy, SignatureFormat
 from ci_automation.records import attached

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.programs.kustomize import Confined
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.change import Certainty
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.overlay.outcome import original
 from ci_automation.impact.overlay.preflight import Preflight, preflight
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Hazard
     from ci_automation.impact.overlay.outcome import Followed
 
     Files = Mapping[str, object]

@@ -20,7 +20,7 @@ from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.impact.check import Clusters
 from ci_automation.impact.crds.remedies import served
-from ci_automation.impact.crds.snapshot import Snapshot
+from ci_automation.impact.crds.versions import Snapshot
 from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.policy.ranges import Range
 from ci_automation.registry import open_registry

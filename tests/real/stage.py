@@ -23,7 +23,7 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
-from ci_automation.report.cluster_secrets import secret_yaml
+from ci_automation.report.cluster_objects import secret_yaml
 from ci_automation.report.sync import NoSingleIdentity
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.keys.private import SigningKey

@@ -19,13 +19,12 @@ from ci_automation.flux.render import render
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.impact import parts
-from ci_automation.impact.change import ChangeKind
+from ci_automation.impact.change import Certainty, ChangeKind
 from ci_automation.impact.check import Clusters
 from ci_automation.impact.checks.crds import guard
 from ci_automation.impact.compare import changes
 from ci_automation.impact.crds.remedies import MINORS, Served, served, stopovers
 from ci_automation.impact.crds.versions import Crd, crds
-from ci_automation.impact.hazard import Certainty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

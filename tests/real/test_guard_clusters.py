@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.tree import Tree
+from ci_automation.impact.change import Certainty, Place
 from ci_automation.impact.check import Clusters
 from ci_automation.impact.checks.crds import guard
-from ci_automation.impact.crds.snapshot import Snapshot
-from ci_automation.impact.hazard import Certainty, Place
+from ci_automation.impact.crds.versions import Snapshot
 from tests.real.processes import ProgramFailed
 from tests.real.upgrade import Upgrades, components
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Hazard
     from tests.real.cluster import Cluster
     from tests.real.upgrade import Refused
 

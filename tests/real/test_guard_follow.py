@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
+from ci_automation.impact.change import Certainty, Hazard, Place
 from ci_automation.impact.check import Clusters
 from ci_automation.impact.checks.crds import guard
-from ci_automation.impact.crds.snapshot import Snapshot
-from ci_automation.impact.hazard import Certainty, Hazard, Place
+from ci_automation.impact.crds.versions import Snapshot
 from tests.real.pipeline import push, tag
 from tests.real.processes import wait_until
 from tests.real.upgrade import OWNER, components

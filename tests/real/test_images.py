@@ -16,9 +16,9 @@ from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flux.components import image_names, pin, unpin
 from ci_automation.flux.options import Options
+from ci_automation.impact.change import Certainty
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.checks.images import CHECK
-from ci_automation.impact.hazard import Certainty
 from ci_automation.net.network import Network
 from ci_automation.registry.docker_config import DockerConfig
 from ci_automation.registry.images import ImageRegistries

@@ -11,8 +11,7 @@ import pytest
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows.programs import kustomize as adapter
-from ci_automation.impact.change import ChangeClass, ChangeKind, Severity
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.change import Certainty, ChangeClass, ChangeKind, Severity
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.overlay.builder import BuildFailed
 from ci_automation.impact.overlay.folders import applied_folder, applied_folders

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.change import Certainty
 from ci_automation.impact.overlay.preflight import preflight
 from tests.real.overlays import components, grave, kustomize, told, tree
 from tests.real.pipeline import push, tag

@@ -10,7 +10,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2] / "ci_automation"
 
 DELIBERATE = {
-    "command": "what a module of the command line offers, always by this name",
     "main": "where a program starts",
 }
 # The words that a reader has to look up.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
     from ci_automation.impact.assess import Impact
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Hazard
     from ci_automation.policy.gates import Selection
 
     StepSide: TypeAlias = Base | Contents | Recipe  # what an artifact holds before a step, or after it

@@ -15,8 +15,8 @@ from ci_automation.flows.rendering import fetch, rendering
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.components import controller_images, image_names, pin
 from ci_automation.impact.assess import Impact
+from ci_automation.impact.change import all_of
 from ci_automation.impact.checks.images import look_up
-from ci_automation.impact.hazard import all_of
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.gates import release_verdicts
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
-    from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.change import Hazard
     from ci_automation.policy.decision import Verdict
     from ci_automation.records.notes import Approval, Record
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flux.release import is_draft
+from ci_automation.impact.change import Certainty, Hazard, all_of
 from ci_automation.impact.check import Check, Seen
-from ci_automation.impact.hazard import Certainty, Hazard, all_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.tree import Tree
+from ci_automation.impact.change import Certainty, Hazard, Place, all_of, some_of, within
 from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.crds.managing import Managing, given_up
 from ci_automation.impact.crds.manifests import GATE, Manifests
 from ci_automation.impact.crds.remedies import SNAPSHOT, drop, out_of, stopovers
 from ci_automation.impact.crds.versions import Crd, crds, newest_first
-from ci_automation.impact.hazard import Certainty, Hazard, Place, all_of, some_of, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ci_automation.impact.check import Applied, Clusters, Known
-    from ci_automation.impact.crds.snapshot import Snapshot
+    from ci_automation.impact.crds.versions import Snapshot
 
 _ORDER = list(reversed(Certainty))
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.files import rendered_diffs
-from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.impact.overlay.bootstrapped import plain_secrets
 from ci_automation.impact.overlay.preflight import preflight, printable_hazard
 from ci_automation.impact.overlay.targets import GATE

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ci_automation.impact.change import all_of, in_shell, some_of
 from ci_automation.impact.check import ARTIFACTS
 from ci_automation.impact.crds.versions import newest_first
-from ci_automation.impact.hazard import all_of, in_shell, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

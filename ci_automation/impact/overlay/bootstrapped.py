@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ci_automation.artifact.tree import TreeFile
 from ci_automation.artifact.yaml import Unreadable, nodes, plain, text
 from ci_automation.errors import UsageError
-from ci_automation.impact.hazard import Place
+from ci_automation.impact.change import Place
 from ci_automation.impact.overlay.kustomization import (
     NAMES,
     Kustomization,

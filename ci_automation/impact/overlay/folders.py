@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, field
 
 from ci_automation.artifact.yaml import Unreadable
-from ci_automation.impact.hazard import Place
+from ci_automation.impact.change import Place
 from ci_automation.impact.overlay.kustomization import (
     NAMES,
     joined,

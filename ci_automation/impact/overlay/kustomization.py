@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
 from ci_automation.artifact.yaml import Unreadable, is_a, line_of, nodes, plain, text
-from ci_automation.impact.hazard import Place
+from ci_automation.impact.change import Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ci_automation.artifact.yaml import Unreadable, child, line_of, nodes, plain, repeated, text
-from ci_automation.impact.change import ObjectId
-from ci_automation.impact.hazard import Place
+from ci_automation.impact.change import ObjectId, Place
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.reading import UnreadableObjects
 

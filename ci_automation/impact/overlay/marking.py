@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.artifact.yaml import as_node, child, is_a, nodes, plain, text
-from ci_automation.impact.hazard import Place
+from ci_automation.impact.change import Place
 from ci_automation.impact.overlay.kustomization import fields_within, in_words, joined, listed_at, text_of, to_read
 
 if TYPE_CHECKING:

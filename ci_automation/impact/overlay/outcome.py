@@ -23,7 +23,7 @@ from ci_automation.impact.values import mapping
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ci_automation.impact.hazard import Place
+    from ci_automation.impact.change import Place
     from ci_automation.impact.overlay.builder import Build, Kustomize
     from ci_automation.impact.overlay.folders import AppliedFolder
     from ci_automation.impact.overlay.kustomization import Effort

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.flux.components import inventory
-from ci_automation.impact.change import fingerprint
-from ci_automation.impact.hazard import Certainty, Hazard, in_shell
-from ci_automation.impact.overlay.built import BuiltSide, built_changes
+from ci_automation.impact.change import Certainty, Hazard, fingerprint, in_shell
+from ci_automation.impact.overlay.builder import BuiltSide, built_changes
 from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
 from ci_automation.impact.overlay.outcome import NO_RULES, looked_into

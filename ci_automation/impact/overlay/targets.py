@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.impact.change import fingerprint
-from ci_automation.impact.hazard import Certainty, Hazard, some_of
+from ci_automation.impact.change import Certainty, Hazard, fingerprint, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -18,9 +18,15 @@ from msgspec import Struct
 from ci_automation.errors import SigningError
 from ci_automation.signing.bundle import Envelope
 from ci_automation.signing.sigstore import certified
+from ci_automation.signing.sigstore.instance_files import (
+    PUBLIC_TUF,
+    SIGNING_TYPE,
+    Term,
+    TrustConfigUnreadable,
+    config,
+    roots_in,
+)
 from ci_automation.signing.sigstore.rekor import base64_decoded, base64_encoded
-from ci_automation.signing.sigstore.trust_config import SIGNING_TYPE, Term, TrustConfigUnreadable, config, roots_in
-from ci_automation.signing.sigstore.tuf import PUBLIC_TUF
 from ci_automation.signing.trust import Certified, Rejected
 
 if TYPE_CHECKING:

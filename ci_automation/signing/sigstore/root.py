@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from ci_automation.hiding import Hiding
 from ci_automation.net.network import Network
 from ci_automation.signing.sigstore import certified
-from ci_automation.signing.sigstore.trust_config import MAX_CONFIG_BYTES, TrustConfigUnreadable, config, roots_in
+from ci_automation.signing.sigstore.instance_files import MAX_CONFIG_BYTES, TrustConfigUnreadable, config, roots_in
 from ci_automation.signing.trust import Certified, Rejected
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _public_config(root: TrustRoot) -> bytes:
     """
     from ci_automation.signing.sigstore.exchange import SigstoreExchange
     from ci_automation.signing.sigstore.instance import shipped
-    from ci_automation.signing.sigstore.tuf import TARGETS, TrustRootUnavailable, TufRepository
+    from ci_automation.signing.sigstore.instance_files import TARGETS, TrustRootUnavailable, TufRepository
 
     try:
         repository = TufRepository(shipped("root.json"), root.folder, SigstoreExchange(root.network))

@@ -11,11 +11,10 @@ from ci_automation.cli import COMMANDS, UNREAD
 from ci_automation.cli.results import APPROVAL_NEEDED
 from ci_automation.config.load import parse_config
 from ci_automation.errors import INTERRUPTED, Error
-from ci_automation.impact.change import ChangeClass
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.change import Certainty, ChangeClass
 from ci_automation.policy.decision import Decision
 from ci_automation.registry.docker_config import DockerConfig
-from ci_automation.report.cluster_secrets import login_secret
+from ci_automation.report.cluster_objects import login_secret
 from tests.unit.docs.documents import DOCUMENTS, ROOT, configurations
 from tests.unit.docs.generated import all_errors
 

@@ -14,9 +14,9 @@ from ci_automation.errors import RegistryError
 from ci_automation.flux.version import Version
 from ci_automation.impact import checks
 from ci_automation.impact.assess import Impact, assess, compare_files
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Applied, Check, Clusters, Known, KubernetesRange, Seen
 from ci_automation.impact.checks import all_checks, compatibility, images, overlay
-from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.impact.overlay.builder import BuildFailed
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 
 from ci_automation.flux.release import Listing, Release, releases
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Applied, Clusters, Known, KubernetesRange
 from ci_automation.impact.checks.compatibility import CHECK, fit, support
-from ci_automation.impact.hazard import Certainty, Hazard
 
 NOW = datetime(2026, 8, 20, 12, tzinfo=UTC)
 DATES = {

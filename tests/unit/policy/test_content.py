@@ -13,8 +13,17 @@ from msgspec.structs import replace
 
 from ci_automation.flux.version import Version
 from ci_automation.impact.assess import Cleared
-from ci_automation.impact.change import Change, ChangeClass, ChangeKind, ObjectId, Severity, fingerprint
-from ci_automation.impact.hazard import Certainty, Hazard, Place
+from ci_automation.impact.change import (
+    Certainty,
+    Change,
+    ChangeClass,
+    ChangeKind,
+    Hazard,
+    ObjectId,
+    Place,
+    Severity,
+    fingerprint,
+)
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, Verdict, decide, reasons
 from ci_automation.policy.gates import Situation

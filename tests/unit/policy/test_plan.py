@@ -13,8 +13,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Severity
-from ci_automation.impact.hazard import Certainty, Hazard, hazard_names
+from ci_automation.impact.change import Certainty, Hazard, Severity, hazard_names
 from ci_automation.impact.rights import FolderRights, Right
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import ImageChange, InvalidPlan, PassedOver, Plan, PlannedStep

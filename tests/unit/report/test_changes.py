@@ -17,8 +17,18 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Change, ChangeClass, ChangeKind, FileDiff, ObjectId, Severity, fingerprint
-from ci_automation.impact.hazard import Certainty, Hazard, Place
+from ci_automation.impact.change import (
+    Certainty,
+    Change,
+    ChangeClass,
+    ChangeKind,
+    FileDiff,
+    Hazard,
+    ObjectId,
+    Place,
+    Severity,
+    fingerprint,
+)
 from ci_automation.impact.rights import FolderRights, Right
 from ci_automation.policy.content import UPSTREAM, Content, content_verdicts
 from ci_automation.policy.decision import Decision, Verdict

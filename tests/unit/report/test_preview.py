@@ -13,8 +13,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Change, ChangeKind, FileDiff, ObjectId, Severity
-from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Change, ChangeKind, FileDiff, Hazard, ObjectId, Severity
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict
 from ci_automation.policy.plan import PlannedStep
 from ci_automation.report.findings import Findings

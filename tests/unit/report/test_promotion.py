@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
-from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.report.findings import Findings
 from ci_automation.report.notes import ReleaseNotes

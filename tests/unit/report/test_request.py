@@ -14,8 +14,7 @@ from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
-from ci_automation.impact.hazard import Certainty, Hazard, Place
+from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Place, Severity
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PlannedStep
 from ci_automation.report.markdown import inline

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
-from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Severity
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.policy.gates import Situation

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from ci_automation.report.cluster_secrets import InvalidObjectName, secret_yaml
+from ci_automation.report.cluster_objects import InvalidObjectName, secret_yaml
 from tests.fakes.world import signing_key
 
 OURS, THEIRS = (signing_key(owner).public.to_pem() for owner in ("ours", "theirs"))

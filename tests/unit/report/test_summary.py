@@ -11,8 +11,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
-from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Severity
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
 from ci_automation.report.account import Account, Standing, Trouble, outputs

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.version import Version
-from ci_automation.report.cluster_secrets import InvalidObjectName
+from ci_automation.report.cluster_objects import InvalidObjectName
 from ci_automation.report.sync import (
     ByIdentity,
     ByKey,

@@ -22,8 +22,8 @@ from ci_automation.net.network import Network
 from ci_automation.signing.bundle import PAYLOAD_TYPE, Envelope
 from ci_automation.signing.sigstore.certified import identity_of, require_code_signing, require_signed
 from ci_automation.signing.sigstore.instance import NoSigningServices, Services
+from ci_automation.signing.sigstore.instance_files import TrustConfigUnreadable
 from ci_automation.signing.sigstore.root import TrustRoot
-from ci_automation.signing.sigstore.trust_config import TrustConfigUnreadable
 from ci_automation.signing.trust import Certified, Identity, IdentityMatch, Rejected, TrustedIdentities
 from tests.fakes.sigstore import WORKFLOW, Fault, LocalSigstore
 from tests.fakes.sigstore.ca import pem

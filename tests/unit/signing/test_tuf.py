@@ -23,9 +23,8 @@ from tuf.api.metadata import (  # type: ignore[attr-defined]  # same
 )
 
 from ci_automation.net.values import Answer
-from ci_automation.signing.sigstore import root, tuf
-from ci_automation.signing.sigstore.root import TrustRoot
-from ci_automation.signing.sigstore.tuf import (
+from ci_automation.signing.sigstore import instance_files, root
+from ci_automation.signing.sigstore.instance_files import (
     MAX_AGE_SECONDS,
     PUBLIC_TUF,
     TARGETS,
@@ -33,6 +32,7 @@ from ci_automation.signing.sigstore.tuf import (
     TufFailed,
     TufRepository,
 )
+from ci_automation.signing.sigstore.root import TrustRoot
 from tests.fakes.sigstore import LocalSigstore
 from tests.fakes.sigstore.trust import signing_config, trusted_root
 
@@ -238,7 +238,7 @@ def test_offline_without_a_cache_there_is_nothing(server: Server, repository: Tu
 def test_a_repository_without_the_files_is_not_sigstores(
     repository: TufRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ci_automation.signing.sigstore.tuf.TARGETS", ("another.json",))
+    monkeypatch.setattr("ci_automation.signing.sigstore.instance_files.TARGETS", ("another.json",))
     with pytest.raises(TrustRootUnavailable, match=r"has no another\.json"):
         repository.targets()
 
@@ -258,7 +258,7 @@ def test_a_folder_that_cannot_be_written_costs_the_downloads_alone(
 def test_a_run_that_holds_the_cache_for_too_long_is_not_waited_for(
     repository: TufRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuf, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(instance_files, "_LOCK_SECONDS", 0.0)
     repository.folder.mkdir(parents=True)
     with FileLock(repository.folder / ".lock"):
         assert repository.targets() == FILES

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
+from ci_automation.impact.change import Certainty, Hazard, Place
 from ci_automation.impact.check import Clusters, GivenFile
 from ci_automation.impact.checks.crds import guard
 from ci_automation.impact.crds.remedies import FOLLOWED, MIGRATE
-from ci_automation.impact.crds.snapshot import Managed, Snapshot
-from ci_automation.impact.crds.versions import UnreadableCrds, crds
-from ci_automation.impact.hazard import Certainty, Hazard, Place
+from ci_automation.impact.crds.versions import Managed, Snapshot, UnreadableCrds, crds
 from tests.unit.impact.crds.definitions import components
 
 HELM, BUCKETS = "helmreleases.helm.toolkit.fluxcd.io", "buckets.source.toolkit.fluxcd.io"

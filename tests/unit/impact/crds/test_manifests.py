@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.impact.change import Certainty, Hazard, Place
 from ci_automation.impact.crds import manifests
 from ci_automation.impact.crds.manifests import Manifests
 from ci_automation.impact.crds.remedies import FOLLOWED
 from ci_automation.impact.crds.versions import crds
-from ci_automation.impact.hazard import Certainty, Hazard, Place
 from tests.unit.impact.crds.definitions import components
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ci_automation.impact.change import all_of, some_of, within
 from ci_automation.impact.crds.remedies import (
     MIGRATE,
     MINORS,
@@ -15,7 +16,6 @@ from ci_automation.impact.crds.remedies import (
     stopovers,
 )
 from ci_automation.impact.crds.versions import Crd, crds
-from ci_automation.impact.hazard import all_of, some_of, within
 from tests.unit.impact.crds.definitions import components
 
 BUCKETS, HELM = "buckets.source.toolkit.fluxcd.io", "helmreleases.helm.toolkit.fluxcd.io"

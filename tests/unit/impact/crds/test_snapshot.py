@@ -9,9 +9,8 @@ import pytest
 
 from ci_automation.flux.version import Version
 from ci_automation.impact.check import Clusters
-from ci_automation.impact.crds import snapshot
-from ci_automation.impact.crds.snapshot import InvalidSnapshot, Managed, Snapshot
-from ci_automation.impact.crds.versions import CrdVersion
+from ci_automation.impact.crds import versions
+from ci_automation.impact.crds.versions import CrdVersion, InvalidSnapshot, Managed, Snapshot
 
 Value = dict[str, Any]
 BUCKETS = "buckets.source.toolkit.fluxcd.io"
@@ -120,7 +119,7 @@ def test_anything_else_is_refused_with_the_file_and_the_reason(data: bytes, reas
 
 def test_a_snapshot_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     data = answer(crd())
-    monkeypatch.setattr(snapshot, "MAX_BYTES", len(data) - 1)
+    monkeypatch.setattr(versions, "MAX_BYTES", len(data) - 1)
     with pytest.raises(InvalidSnapshot, match="larger than"):
         Snapshot.parse(data, "a.json")
 

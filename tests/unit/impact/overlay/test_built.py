@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.impact.assess import assess
-from ci_automation.impact.change import ChangeClass
+from ci_automation.impact.change import Certainty, ChangeClass
 from ci_automation.impact.check import Applied, Known
-from ci_automation.impact.hazard import Certainty
 from ci_automation.impact.overlay.builder import BuildFailed
 from tests.unit.impact.overlay.trees import CHANGED, COMPONENTS, MAP, PATH, Builder, check, failing, overlay, tree
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_automation.artifact.yaml import Unreadable
-from ci_automation.impact.hazard import Place
+from ci_automation.impact.change import Place
 from ci_automation.impact.overlay.folders import applied_folder
 from ci_automation.impact.overlay.kustomization import (
     Effort,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.change import Certainty
 from ci_automation.impact.overlay import kustomization
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
 from tests.unit.impact.overlay.trees import CHANGED, COMPONENTS, PATH, Builder, check

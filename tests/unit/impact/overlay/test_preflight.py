@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import pytest
 
 from ci_automation.artifact.tree import Tree
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.change import Certainty
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from ci_automation.impact.overlay.folders import applied_folders
 from ci_automation.impact.overlay.kustomization import Effort

@@ -1,4 +1,4 @@
-"""Secrets of a cluster that follows a channel: the one with public keys, and templates of those that people make."""
+"""Objects for a cluster that follows a channel: as YAML, and the Secrets with keys and logins that it needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import Reference
 
@@ -22,6 +22,13 @@ _FROM_FILES = (  # where a Secret is named in a pair of objects, its purpose, an
     ("source", "proxySecretRef", "holds the proxy's address", "--from-literal=address=http://proxy.example:3128"),
     ("decryption", "secretRef", "decrypts what the artifact has encrypted", "--from-file=age.agekey"),
 )
+# What no version of YAML takes for anything but a text.
+_PLAIN = re.compile(
+    r"[a-z]{6,}|[a-z]+(-[a-z0-9]+)+|\./[a-z0-9/-]*|oci://[a-z0-9.:/_-]+|[a-z]+\.toolkit\.fluxcd\.io/v[0-9a-z]+"
+    r"|OCIRepository|Kustomization|([0-9]+(ms|s|m|h))+"
+)
+_KEY = re.compile(r"[A-Za-z]{6,}|kind|name|spec|url|ref|tag|path|prune|wait")
+_PRINTABLE = re.compile(r"[ -!#-\[\]-~]")
 
 
 class InvalidObjectName(UsageError):
@@ -108,3 +115,70 @@ def secret_yaml(name: str, namespace: str, keys: Sequence[str]) -> str:
         entry = "cosign.pub" if number == 1 else f"cosign-{number}.pub"
         lines += [f"  {entry}: |", *(f"    {line}" for line in key.splitlines())]
     return "\n".join(lines) + "\n"
+
+
+def as_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
+    """Return objects as YAML, each one after a separator."""
+    return "".join("\n".join(["---", *_lines(each, ""), ""]) for each in objects)
+
+
+def quoted(text: str) -> str:
+    """Return a text between single quotes, in which a backslash is one, or else between double quotes."""
+    return "'" + text.replace("'", "''") + "'" if text.isascii() and text.isprintable() else _scalar(text)
+
+
+def _lines(value: Mapping[str, Any], indent: str) -> list[str]:
+    """Return a mapping in the block style."""
+    lines = []
+    for name, item in value.items():
+        key = f"{indent}{name}:" if _KEY.fullmatch(name) else f"{indent}{_scalar(name)}:"
+        match item:
+            case dict() if item:
+                lines += [key, *_lines(item, f"{indent}  ")]
+            case list() if item:
+                lines += [key, *_items(item, f"{indent}  ")]
+            case _:
+                lines.append(f"{key} {_inline(item)}")
+    return lines
+
+
+def _items(items: list[Any], indent: str) -> list[str]:
+    """Return a list in the block style."""
+    lines = []
+    for item in items:
+        below = f"{indent}  "
+        inner = (_lines if isinstance(item, dict) else _items)(item, below) if _is_nested(item) else [_inline(item)]
+        first, *rest = inner
+        lines += [f"{indent}- {first.removeprefix(below)}", *rest]
+    return lines
+
+
+def _is_nested(item: object) -> bool:
+    return isinstance(item, dict | list) and bool(item)
+
+
+def _inline(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+        case dict():
+            return "{}"
+        case list():
+            return "[]"
+        case _:
+            return _scalar(str(value))
+
+
+def _scalar(text: str) -> str:
+    """Return a text as YAML has it: between quotes, unless nobody could take it for anything else."""
+    return text if _PLAIN.fullmatch(text) else f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(character: str) -> str:
+    if _PRINTABLE.fullmatch(character):
+        return character
+    if character in '"\\':
+        return f"\\{character}"
+    return f"\\U{ord(character):08x}"
