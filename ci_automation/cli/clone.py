@@ -82,19 +82,18 @@ def bootstrapped_folders(top: Path) -> list[str]:
     return sorted(folders[SYNC] & folders[COMPONENTS])
 
 
-def free_folder(top: Path, name: str) -> str:
-    """Return the usual folder for the team's own files that no Kustomization of `flux bootstrap` applies, or `-`.
+def free_folder(top: Path, *usual: str) -> str | None:
+    """Return the first of these folders that no Kustomization of `flux bootstrap` applies.
 
-    Such a Kustomization would try to build the folder, which refers to components that are in the artifact alone.
+    Such a Kustomization would try to build an overlay, which refers to components that are in the artifact alone.
     """
     from ci_automation.artifact.tree import Tree, TreeFile
     from ci_automation.impact.overlay.bootstrapped import SYNC, covering
 
-    usual = (f"clusters/{name}/flux-system".replace("//", "/"), f"flux/{name or 'all'}")
     made = bootstrapped_folders(top)
     synced = [Tree((TreeFile(SYNC, (top / folder / SYNC).read_bytes()),)) for folder in made]
     free = (it for it in usual if it not in made and not any(covering(each, it) for each in synced))
-    return next(free, "-")
+    return next(free, None)
 
 
 def checkout_of_action(server: str) -> str | None:

@@ -27,7 +27,7 @@ from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.flows.files import write_file
 from ci_automation.flows.left_to_do import left_to_do
-from ci_automation.flows.setup import CONFIGURATION, Answers, UnfitAnswer, first_files, setup_files
+from ci_automation.flows.setup import CONFIGURATION, OBJECTS, Answers, UnfitAnswer, first_files, setup_files
 from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import newest_known
@@ -144,9 +144,10 @@ def _answered(
     channels = _named(references, configured, ask.told["name"])
     there = _which_exist(channels, configured, ask)
     first, channel = next(iter(channels.items()))
-    usual = free_folder(top, "" if len(channels) > 1 else first)
-    usual = configured[channel].overlay or "-" if channel in configured else usual
-    folder = ask.answer("overlay", "Folder with your own files (- for none)?", usual)
+    folders = (f"clusters/{first}/flux-system", f"flux/{first}")
+    folders = ("clusters/flux-system", "flux/all") if len(channels) > 1 else folders
+    known = configured[channel].overlay if channel in configured else free_folder(top, *folders)
+    folder = ask.answer("overlay", "Folder with your own files (- for none)?", known or "-")
     own = checkout_of_action(place.server)
     answers = Answers(
         channels=channels,
@@ -156,6 +157,7 @@ def _answered(
         approval=ApprovalVia(ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", "pull-request")),
         overlay=None if folder == "-" else folder,
         after=after,
+        objects=free_folder(top, OBJECTS) or f".github/{OBJECTS}",  # where Flux looks at no file
     )
     return answers, there
 

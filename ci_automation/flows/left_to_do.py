@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.setup import CONFIGURATION, ENVIRONMENT, PUBLIC_KEY, objects_file
+from ci_automation.flows.setup import CONFIGURATION, ENVIRONMENT, PUBLIC_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,13 +42,14 @@ def left_to_do(
     yield from _with_role(answers, channel, first, packages)
     yield from _promoted(answers, run, there, packages)
     yield from _secret(answers)
-    each = " of each channel" if answers.waves else ""
-    objects = objects_file("CHANNEL" if each else answers.first[0])
+    several = bool(answers.waves)
+    each = " of each channel" if several else ""
+    alone = " A cluster applies the folder of one channel: the objects of all have the same names." if several else ""
     yield (
-        f"After the first green run{each}, for each cluster, one cluster first: kubectl apply -f {objects}. A cluster "
-        "that follows the channel already needs the `verify` block alone: a second Kustomization over the same objects "
-        f"would fight with its own. A cluster without Flux "
-        f"needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
+        f"After the first green run{each}, for each cluster, one cluster first: `kubectl apply -f "
+        f"{answers.objects}/{'CHANNEL' if several else answers.first[0]}`.{alone} A cluster that follows the channel "
+        "already needs the `verify` block alone: a second Kustomization over the same objects would fight with its "
+        f"own. A cluster without Flux needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
     )
     yield "Look for what is missing, in this clone: GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.flux.version import Version
 
-CONFIGURATION, WORKFLOWS = ".github/flux-manifests.yaml", ".github/workflows"
+CONFIGURATION, WORKFLOWS, OBJECTS = ".github/flux-manifests.yaml", ".github/workflows", "flux-manifests"
 ENVIRONMENT = "flux-manifests"
 ISSUER, PUBLIC_KEY = "https://token.actions.githubusercontent.com", "cosign.pub"
 _SCHEMA = "docs/reference/config.schema.json"
@@ -50,8 +50,6 @@ _PLAIN = {
     "branch": re.compile(r"(?!refs/)\w[\w./+@-]*", re.ASCII),
     "overlay": re.compile(r"[\w.][\w./+@-]*", re.ASCII),
 }
-
-
 _KUSTOMIZATION = """\
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -72,6 +70,7 @@ class Answers(Struct, frozen=True):
     Runs render the first channel, and promote each other one from the channel before it, once that one has had the
     digest for `after`. `action` is the repository with the action, with its commit after an @ if it is not the one of
     the shipped files. `overlay` is a folder of the repository; None: the team's own files stay in the artifact.
+    Below `objects` each channel has the folder that its clusters apply.
     """
 
     channels: Mapping[str, Reference]
@@ -81,6 +80,7 @@ class Answers(Struct, frozen=True):
     approval: ApprovalVia
     overlay: str | None
     after: str = "24h"
+    objects: str = OBJECTS
 
     @property
     def first(self) -> tuple[str, Reference]:
@@ -121,7 +121,7 @@ def setup_files(
     """Return the files by their paths in the repository; `template` reads one of the shipped workflows.
 
     An `existing` configuration keeps all that it has, and gets the channels that it lacks. The workflows are for all
-    its artifacts. One file a channel has the objects by which clusters follow it, of a Flux of that version, with
+    its artifacts. One folder a channel has the objects by which clusters follow it, of a Flux of that version, with
     that path in the artifact. Nothing applies it: a person does, after the first signed run.
 
     Raises:
@@ -139,7 +139,8 @@ def setup_files(
     workflows = {f"{WORKFLOWS}/{file}": _filled(template(name), answers, config) for file, name in shipped.items()}
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
-    objects = {objects_file(name): _objects(answers, config.find(name), version, path) for name in answers.channels}
+    followed = map(config.find, answers.channels)
+    objects = {f"{answers.objects}/{it.name}/sync.yaml": _objects(answers, it, version, path) for it in followed}
     return {CONFIGURATION: configuration, **workflows, **objects}
 
 
@@ -196,11 +197,6 @@ def _require_plain(what: str, name: str | None) -> None:
 def first_files(answers: Answers) -> dict[str, str]:
     """Return the files of an overlay that adds nothing yet, by their paths in the repository."""
     return {f"{answers.overlay}/kustomization.yaml": _KUSTOMIZATION}
-
-
-def objects_file(name: str) -> str:
-    """Return the name of the file with the objects for clusters; no Kustomization of Flux applies the top folder."""
-    return f"flux-manifests-{name}.yaml"
 
 
 def _filled(text: str, answers: Answers, config: Config) -> str:
@@ -296,4 +292,8 @@ def _objects(answers: Answers, artifact: ArtifactConfig, version: Version, path:
         verify = ByIdentity(((f"^{re.escape(ISSUER)}$", answers.place.pattern(answers.signers)),))
     else:
         verify = ByKey("flux-manifests-keys", ())
-    return Sync(artifact.channel, version, "flux-system", path, verify, artifact.sync or SyncSettings()).to_yaml()
+    sync = Sync(artifact.channel, version, "flux-system", path, verify, artifact.sync or SyncSettings())
+    told = f"# For clusters that follow {artifact.name}: kubectl apply -f {answers.objects}/{artifact.name}\n"
+    if answers.waves:
+        told += "# Each cluster applies one of these folders: the objects of all channels have the same names.\n"
+    return told + sync.to_yaml()

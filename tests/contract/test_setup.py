@@ -101,9 +101,9 @@ def test_the_files_of_each_way_of_working_fit_together(
     promoted = [(it.name, it.promote.source, it.promote.after) for it in others if it.promote]
     hours = timedelta(hours=24)
     assert promoted == ([("production", "stable", hours), ("edge", "production", hours)] if others else [])
-    assert {name for name in written if "/" not in name} == {
-        f"flux-manifests-{it.name}.yaml" for it in config.artifacts
-    }
+    applied = {name for name in written if name.endswith("sync.yaml")}
+    assert applied == {f"flux-manifests/{it.name}/sync.yaml" for it in config.artifacts}
+    assert all(("Each cluster applies one of" in written[it]) is bool(others) for it in applied)
     monkeypatch.chdir(clone)
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     capsys.readouterr()
@@ -140,7 +140,7 @@ def test_a_new_overlay_is_one_that_clusters_can_apply(clone: Path) -> None:
     written = files(clone)
     overlay = yaml.safe_load(written["clusters/stable/flux-system/kustomization.yaml"])
     assert overlay["resources"] == ["flux-system/gotk-components.yaml"]
-    source, applied = yaml.safe_load_all(written["flux-manifests-stable.yaml"])
+    source, applied = yaml.safe_load_all(written["flux-manifests/stable/sync.yaml"])
     assert applied["spec"]["path"] == "./"
     (entry,) = source["spec"]["verify"]["matchOIDCIdentity"]
     assert entry["subject"].endswith(r"acme-corp/fleet\.infra/\.github/workflows/(flux\.yaml)@refs/heads/trunk$")
@@ -162,7 +162,7 @@ def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.C
         ),
         *("packages/container/flux-manifests/", "72h after staging got", "72h after production got"),
         *("packages/container/flux-stable/", "A new package is private"),
-        *("kubectl apply -f flux-manifests-CHANNEL.yaml", "doctor"),
+        *("kubectl apply -f flux-manifests/CHANNEL`. A cluster applies the folder of one channel", "doctor"),
     )
     assert len(left) == len(clicks)
     assert all(click in line for click, line in zip(clicks, left, strict=True))
@@ -170,7 +170,7 @@ def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.C
     written = files(clone)
     assert "overlay: clusters/flux-system\n" in written[".github/flux-manifests.yaml"]
     for name, tag in (("staging", "staging"), ("stable", "stable")):
-        source, _ = yaml.safe_load_all(written[f"flux-manifests-{name}.yaml"])
+        source, _ = yaml.safe_load_all(written[f"flux-manifests/{name}/sync.yaml"])
         assert source["spec"]["ref"] == {"tag": tag}
 
 
@@ -244,7 +244,7 @@ def test_the_tutorial_has_what_setup_writes_and_lists(
     assert written[".github/workflows/flux.yaml"] == shipped.replace("paths: [", "paths: [clusters/flux-system/**, ")
     assert f"```yaml\n{written['.github/flux-manifests.yaml'].partition(chr(10))[2]}```" in TUTORIAL
     named = re.findall(r"`([\w./-]+\.yaml)`", " ".join(re.findall(r"^\| `.*$", TUTORIAL, re.MULTILINE)))
-    assert {*named, "flux-manifests-production.yaml", "flux-manifests-stable.yaml"} == written.keys()
+    assert {*named, "flux-manifests/production/sync.yaml", "flux-manifests/stable/sync.yaml"} == written.keys()
 
 
 def test_first_digests_come_from_channel_to_channel_with_these_files(
@@ -306,7 +306,7 @@ def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_nam
     capsys.readouterr()
     assert run(["setup", *other]) == 0
     shown = capsys.readouterr().out
-    assert shown.index("+  - name: edge") < shown.index("flux-manifests-edge.yaml written")  # after all questions
+    assert shown.index("+  - name: edge") < shown.index("flux-manifests/edge/sync.yaml written")  # after all questions
     first = "1. Bring the differences above into .github/flux-manifests.yaml, .github/workflows/flux.yaml: the rest of"
     assert first in shown
     assert files(clone).items() >= before.items()
@@ -324,7 +324,7 @@ def test_objects_have_the_secret_that_setup_says_to_write(clone: Path, capsys: p
     path.write_text(path.read_text().replace("defaults:\n", f"defaults:\n  {fields}\n"))
     assert run(["setup", CHANNEL, "next", *ACTION, "--yes"]) == 0
     for name in ("stable", "next"):
-        source, _ = yaml.safe_load_all(files(clone)[f"flux-manifests-{name}.yaml"])
+        source, _ = yaml.safe_load_all(files(clone)[f"flux-manifests/{name}/sync.yaml"])
         assert source["spec"]["secretRef"] == {"name": "pull-flux-manifests"}
 
 
@@ -400,8 +400,12 @@ def test_no_file_is_written_where_flux_bootstrap_applies_it(clone: Path, path: s
     )
     subprocess.run(["git", "-C", str(clone), "add", "."], check=True)
     assert run(["setup", "staging", "production", *ACTION, "--yes"]) == 0
-    written = files(clone)[".github/flux-manifests.yaml"]
-    assert re.findall(r"overlay: (.+)", written) == ([overlay] if overlay else [])
+    written = files(clone)
+    assert re.findall(r"overlay: (.+)", written[".github/flux-manifests.yaml"]) == ([overlay] if overlay else [])
+    place = "flux-manifests" if overlay else ".github/flux-manifests"  # of .github, source-controller packs nothing
+    assert {it for it in written if "sync.yaml" in it and "gotk" not in it} == {
+        f"{place}/{name}/sync.yaml" for name in ("staging", "production")
+    }
 
 
 @pytest.mark.parametrize(
@@ -458,7 +462,8 @@ def test_a_remote_whose_default_branch_is_no_text_writes_nothing(clone: Path) ->
         ".github/workflows/flux.yaml",
         "clusters",
         "clusters/stable",
-        "flux-manifests-stable.yaml",
+        "flux-manifests",
+        "flux-manifests/stable/sync.yaml",
     ],
 )
 def test_a_link_in_the_clone_leads_no_file_out_of_it(
