@@ -65,7 +65,7 @@ class NoReceiver(UsageError):
 
 
 class OldCheckout(Conflict):
-    """The checkout of this job has another configuration, or overlay, than the default branch has now."""
+    """The checkout of this job has another configuration, overlay or workflow than the default branch has now."""
 
     hint = "Nothing was changed. Start a new run."
 
@@ -181,21 +181,34 @@ class Hub(Hiding, Struct):
                     self._branch = self._asked_branch()
         return self._branch
 
-    def require_present_config(self, config: Config | None) -> None:
-        """Check that a job that begins late, or again, has the configuration of the default branch.
+    def require_present(self, config: Config | None) -> None:
+        """Check that a job that begins late, or again, has the files of the default branch.
 
-        GitHub runs it with the commit of the run's first attempt. Since then somebody may have paused the artifact, or
-        have deleted or moved the configuration. One that Git had neither then nor has now is the workflow's own.
+        GitHub runs it with the commit of the run's first attempt. Since then somebody may have paused the artifact; a
+        job that begins again may have an old version of this program, or old inputs, which its workflow names.
 
         Raises:
-            OldCheckout: it has another one.
+            OldCheckout: it has another configuration, or another workflow.
             ReleaseSourceError: GitHub failed or refused.
         """
-        inputs = self.inputs
-        is_late = inputs.command == "approve" or (self.job.attempt > 1 and inputs.command != "do")  # it looks by itself
-        if not (is_late and self.job.runner and (inputs.github_token or inputs.app_id)):
+        inputs, again = self.inputs, self.job.attempt > 1
+        if not (self.job.runner and (inputs.github_token or inputs.app_id)):
             return
-        content, path, sha = self.content(), inputs.config_path, self.job.sha
+        if inputs.command == "approve" or (again and inputs.command != "do"):  # which looks by itself
+            self._require_present_config(config)
+        if again and (path := self.job.workflow_path):
+            content, sha = self.content(), self.job.sha
+            _, there, _ = content.head("", path)
+            then = content.contents([sha] if sha else (), "", path).get(sha)
+            if then is not None and then.config != there.config:
+                raise OldCheckout(path)
+
+    def _require_present_config(self, config: Config | None) -> None:
+        """Check the configuration, which somebody may have deleted or moved, too.
+
+        One that Git had neither then nor has now is the workflow's own.
+        """
+        content, path, sha = self.content(), self.inputs.config_path, self.job.sha
         _, there, _ = content.head("", path)
         if there.config is not None:
             is_old = config is None or config.digest != Digest.of(there.config.encode())

@@ -80,6 +80,12 @@ class Job(Struct, frozen=True):
         return f"{self.server}/{self.workflow_ref}"
 
     @property
+    def workflow_path(self) -> str:
+        """Return where in the repository the started workflow is, or nothing where it is in another one."""
+        path, own = self.workflow_ref.partition("@")[0], f"{self.repository}/"
+        return path.removeprefix(own) if path.startswith(own) else ""
+
+    @property
     def url(self) -> str:
         """Return the address of the run, or nothing outside of one."""
         if not (self.repository and self.run_id):

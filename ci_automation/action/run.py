@@ -212,7 +212,7 @@ def _begun(
     if signs and run.job.runner and not inputs.accept_shared_subject:
         require_own_event(run.job.event, run.job.ref, Hub.of(inputs, run).default_branch())
     if signs:
-        Hub.of(inputs, run).require_present_config(config)
+        Hub.of(inputs, run).require_present(config)
     return given
 
 

@@ -344,6 +344,30 @@ def test_a_run_that_begins_again_or_late_goes_by_no_old_configuration(scene: Sce
     assert scene.run(command, **given).outputs["target-version"] == MINOR
 
 
+@pytest.mark.parametrize("command", ["update", "apply", "do"])
+def test_a_run_that_begins_again_goes_by_no_old_workflow(scene: Scene, command: str) -> None:
+    """The workflow names the version of this program and its inputs: an old run has those of its first attempt."""
+    asked = dispatch(scene, "rollback", to=FIRST)
+    shown = asked.show().outputs["shown"]
+    asked.approve()
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    asked.run.attempt = 2
+
+    def again() -> Ran:
+        asked.job()
+        return asked.do(shown) if command == "do" else scene.run(command)
+
+    scene.fleet.push("main", {"apps/a.yaml": b"a"}, "ada")  # which is no reason
+    assert again().code == 0
+    before = scene.tags
+    scene.fleet.push("main", {".github/workflows/flux.yaml": WORKFLOW + b"# newer"}, "keeper")
+    ran = again()
+    assert (ran.code, scene.tags) == (VOID, before), ran
+    assert ".github/workflows/flux.yaml in this checkout is not what the default branch has now" in ran.said("error")[0]
+    asked.run.attempt = 1
+    assert again().code == 0
+
+
 def test_c12_another_hold_since_voids_it(scene: Scene) -> None:
     assert dispatch(scene, "rollback", to=FIRST, reason="webhooks time out").through().code == 0
     asked = dispatch(scene, "lift-hold")
