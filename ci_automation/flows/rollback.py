@@ -130,10 +130,12 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
         version_tags=_astray(observed, target.version, known.digest, ports, intent),
         moves_tags=intent.version_tags,
     )
-    kept = (*still_on(ledger.holds(observed.digest), target.version, intent.now), hold)
+    kept = still_on(ledger.holds(observed.digest), target.version, intent.now)
     with suppress(ImmutableTagMoved):  # which hides holds, and stops no rollback
         if problem or problem_of(place(observed, ports), version, ports):
             kept = (*kept_holds(observed, target.version, ports, intent.now), *kept)
+    # Whoever goes back to what was on hold wants that.
+    kept = (*(it for it in kept if it.digest != known.digest), hold)
     return RollbackProposal(shown, past_one, options, kept, None if problem else observed.manifest)
 
 

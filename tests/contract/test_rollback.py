@@ -487,6 +487,9 @@ class TestAfterwards:
         with pytest.raises(StepRefused, match="was rolled back"):
             apply(plan, {target}, world.ports(), never)
         assert at(world) == first
+        back(world, str(target))  # the person who held it may go there again
+        assert at(world) == target
+        assert [it.digest for it in Ledger(world.registry, CHANNEL, OURS).holds(target)] == [first]
 
     def test_two_rollbacks_after_one_another_hold_both(self, world: World) -> None:
         back(world, str(PATCH))
