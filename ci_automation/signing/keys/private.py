@@ -66,6 +66,9 @@ class SigningKey(Hiding, Struct, frozen=True):
             WrongPassword: the key is encrypted, and `password` is missing or wrong.
             UnsupportedKey: the key's kind is not in `KeyKind`.
         """
+        if b"-----BEGIN PUBLIC KEY-----" in data:
+            hint = "Give the private key, such as cosign.key. To verify with this file: --public-key."
+            raise KeyUnreadable(where, "it is a public key, and signing needs the private one", hint)
         cosign = _COSIGN_PEM.fullmatch(data)
         # Decrypt before any import: this takes a fifth of a second, in which other threads may import.
         opened = _open_cosign_key(cosign["body"], password, where) if cosign else None
@@ -83,7 +86,7 @@ class SigningKey(Hiding, Struct, frozen=True):
         except (ValueError, TypeError) as error:
             if b"ENCRYPTED" in data and not cosign:  # a cosign.key shows a wrong password earlier
                 raise WrongPassword(where, given=True) from None
-            raise KeyUnreadable(where, str(error).split(",")[0]) from None
+            raise KeyUnreadable.of(data, where, error) from None
         match key:
             case ec.EllipticCurvePrivateKey() | rsa.RSAPrivateKey() | ed25519.Ed25519PrivateKey():
                 PublicKey.of(key.public_key(), where)
@@ -194,7 +197,8 @@ def load_public_key(location: str, environment: Mapping[str, str], folder: Path)
     """
     data = _read(location, environment, folder)
     if b"PRIVATE KEY-----" in data:
-        raise KeyUnreadable(location, "it is a private key; `public-key` prints its public half")
+        hint = "Give the file with its public half, such as cosign.pub; `public-key` prints it."
+        raise KeyUnreadable(location, "it is a private key, and a public one is needed", hint)
     return PublicKey.from_pem(data, location)
 
 

@@ -53,8 +53,14 @@ class KeyUnreadable(SigningError):
 
     hint = "Give a key as PEM, or the cosign.key that `cosign generate-key-pair` wrote."
 
-    def __init__(self, where: str, reason: str) -> None:
+    def __init__(self, where: str, reason: str, hint: str = "") -> None:
         super().__init__(f"the key {where} cannot be read: {reason}")
+        self.hint = hint or self.hint
+
+    @classmethod
+    def of(cls, data: bytes, where: str, error: Exception) -> Self:
+        """Return the error for a text that a reader of PEM refused."""
+        return cls(where, str(error).split(",")[0] if b"-----BEGIN " in data else "it is no PEM")
 
 
 class UnsupportedKey(SigningError):
@@ -104,7 +110,7 @@ class PublicKey(Struct, frozen=True):
         except UnsupportedAlgorithm:
             raise UnsupportedKey(where) from None
         except (ValueError, TypeError) as error:
-            raise KeyUnreadable(where, str(error).split(",")[0]) from None
+            raise KeyUnreadable.of(data, where, error) from None
         return cls.of(key, where)
 
     @property

@@ -252,6 +252,18 @@ class TestLoading:
         assert open_private_key("env://KEY", environment, tmp_path).public.fingerprint == expected
         assert load_public_key("env://PUBLIC", environment, tmp_path).fingerprint == expected
 
+    def test_one_half_in_place_of_the_other_is_told_with_the_one_to_give(self, tmp_path: Path) -> None:
+        environment = {"KEY": key_pem().decode(), "PUBLIC": signing_key().public.to_pem(), "JUNK": "hello"}
+        for load, location, told, hint in (
+            (open_private_key, "env://PUBLIC", "it is a public key", "such as cosign.key"),
+            (load_public_key, "env://KEY", "it is a private key", "such as cosign.pub"),
+            (open_private_key, "env://JUNK", "it is no PEM", "as PEM"),
+            (load_public_key, "env://JUNK", "it is no PEM", "as PEM"),
+        ):
+            with pytest.raises(KeyUnreadable, match=f"the key {location} cannot be read: {told}") as refusal:
+                load(location, environment, tmp_path)
+            assert hint in refusal.value.hint
+
     @pytest.mark.parametrize("location", ["missing.key", ".", "env://NOPE", "env://", "env://EMPTY", "a\0b"])
     def test_what_is_not_there_is_a_mistake_of_use(self, tmp_path: Path, location: str) -> None:
         with pytest.raises(KeyFileMissing) as refusal:
