@@ -13,13 +13,47 @@ from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from ci_automation.artifact.digest import Digest
     from ci_automation.config.model import Config
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.signing.signer import LateSigner
     from ci_automation.signing.sigstore.keyless import KeylessSigner
     from ci_automation.signing.sigstore.root import TrustRoot
+
+
+class ShortDigest(UsageError):
+    """An approval names only the beginning of a digest, which other digests can have too."""
+
+    hint = "Copy the whole digest: `plan` prints the command that approves it."
+
+    def __init__(self, text: str, waiting: Sequence[Digest]) -> None:
+        super().__init__(f"--approve {text} is not a whole digest, and an approval counts for exactly one")
+        if waiting:
+            whole = " or ".join(f"`--approve {digest}`" for digest in waiting)
+            self.hint = f"If that is what you reviewed, repeat the command with {whole}."
+
+
+def approved_digests(texts: Iterable[str], waiting: Callable[[], Iterable[Digest | None]]) -> frozenset[Digest]:
+    """Return the digests that `--approve` names; `waiting` are those that may be meant, for the error.
+
+    Raises:
+        ShortDigest: a text is the beginning of one.
+        InvalidDigest: a text is none.
+    """
+    from ci_automation.artifact.digest import Digest, InvalidDigest
+
+    found = set()
+    for text in texts:
+        try:
+            found.add(Digest.parse(text))
+        except InvalidDigest:
+            begins = text.removeprefix("sha256:")
+            if begins and set(begins) <= set("0123456789abcdef"):
+                raise ShortDigest(text, [it for it in waiting() if it and it.hex.startswith(begins)]) from None
+            raise
+    return frozenset(found)
 
 
 class ContradictingOptions(UsageError):

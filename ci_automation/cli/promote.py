@@ -10,8 +10,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.cli.arguments import Arguments, ContradictingOptions
+from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
 from ci_automation.cli.follow_up import promoting, signs_elsewhere
 from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_text, width
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
@@ -36,6 +35,7 @@ from ci_automation.signing.trust import NobodyTrusted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ci_automation.artifact.digest import Digest
     from ci_automation.cli.target import Target
     from ci_automation.flows.planning.promotion import Promotion
 
@@ -68,10 +68,12 @@ def promote_command(
     flux-manifests promote --from staging --to production --after 72h
     flux-manifests plan production   # shows it, and writes nothing
     """
-    approved = frozenset(Digest.parse(text) for text in approve)
     if to is not None:
-        return _one(promotion_between(source, to, duration(after) if after else timedelta(), given), approved, given)
-    if source or after or approved:
+        planned = promotion_between(source, to, duration(after) if after else timedelta(), given)
+        promotion = planned.promotion
+        approved = approved_digests(approve, lambda: (promotion.origin.registry.resolve(promotion.source),))
+        return _one(planned, approved, given)
+    if source or after or approve:
         raise ContradictingOptions("--from, --after and --approve are about one channel, which --to has to name")
     return _waves(given, exit_code=exit_code)
 

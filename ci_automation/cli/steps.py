@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.cli.arguments import ContradictingOptions
+from ci_automation.cli.arguments import ContradictingOptions, approved_digests
 from ci_automation.cli.output import print_aside, print_text
 from ci_automation.cli.parameters import SIGNING, STEPS, TRUST, WRITING_AS_IN, HeadedCommand, takes
 from ci_automation.cli.results import EVERY, Result, finish, for_each, print_next
@@ -174,8 +173,8 @@ def apply_command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, 
     from ci_automation.flows.apply import apply
     from ci_automation.flows.files import read_plan_file
 
-    approved = frozenset(Digest.parse(text) for text in approve)
     plan = read_plan_file(Path(plan_file))
+    approved = approved_digests(approve, lambda: (step.target for step in plan.steps))
     (goal,) = rendered((plan_target(plan, given),), print_aside)
     outcome = apply(plan, approved, goal.ports, goal.intent)
     return finish([Result(goal, outcome)], given, exit_code=exit_code, details=())

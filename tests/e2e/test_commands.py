@@ -201,6 +201,18 @@ class TestApply:
         assert (ran.code, "no-such-step" in ran.err) == (11, True)
         assert desk.state() == before
 
+    @pytest.mark.parametrize(
+        "start", [slice(7, 19), slice(19), slice(7, None)], ids=["12", "with sha256", "all but it"]
+    )
+    def test_a_part_of_a_digest_approves_nothing_and_the_error_has_all_of_it(self, desk: Desk, start: slice) -> None:
+        desk.init(version="v2.98.8")
+        target, before = desk.plan()["steps"][0]["target"], desk.state()
+        ran = desk.run("apply", "plan.json", "--approve", target[start], *SIGNED)
+        assert (ran.code, "code short-digest" in ran.err, f"`--approve {target}`" in ran.err) == (2, True, True)
+        unknown = desk.run("apply", "plan.json", "--approve", "000000000000", *SIGNED)
+        assert "Copy the whole digest" in unknown.err
+        assert desk.state() == before
+
     def test_an_approval_of_the_base_is_none_of_the_target(self, desk: Desk) -> None:
         base = desk.init(version="v2.98.8")
         desk.plan()
@@ -612,6 +624,7 @@ def test_a_teams_own_manifests_are_pushed_and_promoted(desk: Desk) -> None:
         == 2
     )
     moved = ("--from", "layout:shop-registry:staging", "--to", "layout:shop-registry:production", "--approve", digest)
+    assert f"`--approve {digest}`" in desk.run("promote", *moved[:-1], digest[7:19], *SIGNED).err
     desk.ok("promote", *moved, *SIGNED)
     for command, shown in (
         ("history", "promoted to production from staging, from main@sha1:1"),

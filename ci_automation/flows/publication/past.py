@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.history import immutable_references
 from ci_automation.flux.artifact import immutable_tag, immutable_version
@@ -90,22 +90,24 @@ def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) ->
     Of several digests with a version it is the one that the channel has, or had last by its records.
 
     Raises:
-        NotInHistory: there is none, or `wanted` is empty.
+        NotInHistory: there is none, or `wanted` is empty or none of the three.
         AmbiguousVersion: there are several.
-        InvalidVersion: it is none of the three.
         ImmutableTagMoved: a tag points at another digest than the one it is named after.
     """
     ports.say(f"looking for {wanted}")
     if not wanted:
         raise NotInHistory(channel, wanted, ports)
-    if wanted.startswith("sha256:"):
-        digest = Digest.parse(wanted)
-        if ports.registry.resolve(channel.at_digest(digest)) is None:
-            raise NotInHistory(channel, wanted, ports)
-        return digest
     if immutable_version(wanted) is not None:
         return _named(channel.at_tag(wanted), channel, ports)
-    version = Version.parse(wanted)
+    try:
+        if wanted.startswith("sha256:"):
+            digest = Digest.parse(wanted)
+            if ports.registry.resolve(channel.at_digest(digest)) is None:
+                raise NotInHistory(channel, wanted, ports)
+            return digest
+        version = Version.parse(wanted)
+    except (InvalidDigest, InvalidVersion):
+        raise NotInHistory(channel, wanted, ports) from None
     found = {
         _named(reference, channel, ports): str(reference.tag)
         for reference in immutable_references(channel, ports)
