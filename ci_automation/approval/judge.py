@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     Place = tuple[Reference, RequestKind]  # of one entry
 
-_MOST_VOID = 3  # merges for the same digests that what is found later can void
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _PUSHED = frozenset({UpdateKind.PUSH, UpdateKind.FORCE_PUSH, UpdateKind.BRANCH_CREATION})
 _TRACE = re.compile(r"^Flux-Manifests-Request: (?P<asked>\S+) on (?P<base>\S+)$", re.MULTILINE)
@@ -117,8 +116,7 @@ def judge_merge(
     found = _verdict(entry, pull, snapshot, making, people, settings)
     if isinstance(found, str):
         return NotCounted(entry.request, f"pull request {pull.number} {found}")
-    # Runs that find something else each time, on other machines maybe, must not ask for the same digests for ever.
-    return GrantedApproval(entry.request, found, shown=shown_by(pull, entry) if entry.ask <= _MOST_VOID else None)
+    return GrantedApproval(entry.request, found, shown=shown_by(pull, entry))
 
 
 def shown_by(pull: PullRequest, entry: LockEntry) -> frozenset[str] | None:
