@@ -14,20 +14,23 @@ from ci_automation.flux.components import controller_images, inventory
 from ci_automation.impact.assess import assess, compare_files, nothing_is_settled
 from ci_automation.impact.check import Applied, Known
 from ci_automation.policy.content import Content, content_verdicts
-from ci_automation.policy.decision import Decision
+from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.gates import Situation
+from ci_automation.policy.plan import PlannedStep
 from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
+    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.planning.base import Base, Contents
     from ci_automation.flows.planning.step import Rendered, Wanted
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.artifact import Recipe
+    from ci_automation.flux.proof import Proof
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
     from ci_automation.impact.assess import Impact
@@ -69,7 +72,15 @@ def _applied(side: StepSide) -> Applied:
 def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Findings:
     """Return the impact on clusters of a channel that goes from `old` to `new`, and the verdicts of the gates."""
     impact = impact_of(old, new, ports, intent)
-    content = Content(
+    verdicts = content_verdicts(content_of(old, new, impact, intent), Situation(old.version, intent.policy, intent.now))
+    # The gate on the proof spoke where it was rendered.
+    gates = tuple(verdict for verdict in verdicts if verdict.gate != "proof")
+    return Findings(impact.changes, impact.hazards, impact.pruned, gates)
+
+
+def content_of(old: Base | Contents, new: Base | Contents, impact: Impact, intent: Intent) -> Content:
+    """Return what the gates judge of a channel that goes from `old` to `new`, besides the release and its rendering."""
+    return Content(
         removed=lost(old.components, new.components),
         removal_allowed=intent.allow_removal,
         options_changed=changed_flags(old, new),
@@ -78,10 +89,38 @@ def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Find
         hazards=impact.hazards,
         cleared=impact.cleared,
     )
-    verdicts = content_verdicts(content, Situation(old.version, intent.policy, intent.now))
-    # The gate on the proof spoke where it was rendered.
-    gates = tuple(verdict for verdict in verdicts if verdict.gate != "proof")
-    return Findings(impact.changes, impact.hazards, impact.pruned, gates)
+
+
+def planned_step(
+    old: Base | Contents,
+    new: Base | Contents,
+    found: Findings,
+    digests: tuple[Digest, Digest],
+    release: Digest,
+    proof: Proof,
+) -> PlannedStep:
+    """Return the step of a channel from `old` to `new`, and from one of the digests to the other."""
+    base, target = digests
+    return PlannedStep(
+        old_version=old.version,
+        new_version=new.version,
+        base=base,
+        target=target,
+        decision=decide(found.gates),
+        reasons=reasons(found.gates),
+        options=new.options,
+        overlay=new.overlay.digest(),
+        release=release,
+        proof=proof,
+        pinned=new.pinned,
+        removed=lost(old.components, new.components),
+        changes=found.changes,
+        hazards=found.hazards,
+        pruned=found.pruned,
+        diffs=found.diffs,
+        gates=found.gates,
+        rights=found.rights,
+    )
 
 
 def first_findings(new: StepSide, ports: Ports, intent: Intent) -> Findings:

@@ -12,18 +12,11 @@ from ci_automation.approval.content import changed_rules
 from ci_automation.errors import Error, RegistryError, VerificationFailed
 from ci_automation.flows.observe import accept_both, observe, observe_past
 from ci_automation.flows.planning.base import only_layer, present_version, read_contents
-from ci_automation.flows.planning.findings import findings, first_findings, lost
-from ci_automation.flows.publication.placement import (
-    had_last,
-    in_place,
-    place,
-    problem_of,
-    require_still_there,
-)
+from ci_automation.flows.planning.findings import findings, first_findings, planned_step
+from ci_automation.flows.publication.placement import had_last, in_place, place, problem_of, require_still_there
 from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision, Verdict, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
-from ci_automation.policy.plan import PlannedStep
 from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_verdicts
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
@@ -44,6 +37,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
+    from ci_automation.policy.plan import PlannedStep
     from ci_automation.records.content import ApprovedRules
     from ci_automation.records.notes import Record
     from ci_automation.registry.port import Registry
@@ -253,28 +247,11 @@ def _rules(considered: Considered, old: Contents | None, new: Contents) -> Itera
 
 def _step(considered: Considered, before: Observed, old: Contents, new: Contents) -> PlannedStep:
     """Return the promotion as a step, for those who are asked for their approval."""
-    found = considered.findings
-    return PlannedStep(
-        old_version=old.version,
-        new_version=new.version,
-        base=before.digest,
-        target=considered.digest,
-        decision=considered.decision,
-        reasons=considered.reasons,
-        options=new.options,
-        overlay=new.overlay.digest(),
-        release=considered.digest,  # the digest is taken as it is: no release is fetched
-        proof=(considered.moves[-1].proof if considered.moves else None) or Proof.NONE,
-        pinned=new.pinned,
-        removed=lost(old.components, new.components),
-        changes=found.changes,
-        hazards=found.hazards,
-        pruned=found.pruned,
-        diffs=found.diffs,
-        gates=found.gates,
-        rights=found.rights,
-        promoted_from=str(considered.promotion.source),
-    )
+    digests = before.digest, considered.digest
+    proof = (considered.moves[-1].proof if considered.moves else None) or Proof.NONE
+    # The digest is taken as it is: no release is fetched.
+    step = planned_step(old, new, considered.findings, digests, considered.digest, proof)
+    return replace(step, promoted_from=str(considered.promotion.source))
 
 
 def _held(considered: Considered) -> Verdict:

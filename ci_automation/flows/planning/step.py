@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ci_automation.errors import PolicyRefused, RegistryError, VerificationFailed
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning.base import Base
-from ci_automation.flows.planning.findings import changed_files, changed_flags, fixed_in, impact_of, lost
+from ci_automation.flows.planning.findings import content_of, fixed_in, impact_of, lost, planned_step
 from ci_automation.flows.rendering import fetch, rendering
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.components import controller_images, image_names, pin
@@ -18,10 +18,11 @@ from ci_automation.impact.assess import Impact
 from ci_automation.impact.change import all_of
 from ci_automation.impact.checks.images import look_up
 from ci_automation.policy.content import Content, content_verdicts
-from ci_automation.policy.decision import Decision, decide, reasons
+from ci_automation.policy.decision import Decision, decide
 from ci_automation.policy.gates import release_verdicts
 from ci_automation.policy.hold import Offered, hold_verdict, still_on
-from ci_automation.policy.plan import ImageChange, PlannedStep
+from ci_automation.policy.plan import ImageChange
+from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import Hazard
+    from ci_automation.policy.content import Content
     from ci_automation.policy.decision import Verdict
+    from ci_automation.policy.plan import PlannedStep
     from ci_automation.records.notes import Approval, Record
 
 
@@ -147,9 +150,9 @@ def render_automatic(
 
 
 class Made(Struct, frozen=True):
-    """Result of a rendering: what was wanted, the release, and the composed artifact."""
+    """Result of a rendering: the release, the composed artifact, and what a channel has then."""
 
-    wanted: Wanted
+    after: Base
     release: FetchedRelease
     rendering: Rendering
     composed: Composed
@@ -175,7 +178,9 @@ def make(wanted: Wanted, path: str, ports: Ports) -> Made:
         overlay=wanted.overlay,
         path=path,
     )
-    return Made(wanted, release, made, compose(recipe), ports.upstream is not None and release.vouched is None)
+    composed = compose(recipe)
+    after = Base(composed.digest, wanted.version, wanted.options, wanted.overlay, path, recipe.components)
+    return Made(after, release, made, composed, ports.upstream is not None and release.vouched is None)
 
 
 def _make_on(base: Base, wanted: Wanted, ports: Ports) -> Made:
@@ -211,42 +216,19 @@ def _judged(
     judge: Callable[[Decision], JudgedContent] | None = None,
 ) -> Rendered:
     """Return the step with what all gates say of its release, its content and its impact."""
-    wanted = made.wanted
     content = _content(base, made, impact, intent)
     judged = judge(decide(_verdicts(base, made, replace(content, merged=True), intent))) if judge else None
     content = replace(content, merged=judged is not None and judged.approval is not None)
     verdicts = (*(judged.verdicts if judged else ()), *_verdicts(base, made, content, intent))
-    step = _planned(base, made, impact, content, verdicts)
-    holds = still_on(base.holds, wanted.version, intent.now)
-    components = made.composed.recipe.components
-    after = Base(step.target, wanted.version, wanted.options, wanted.overlay, base.path, components, holds=holds)
-    return Rendered(step, made.composed, after, made.release, judged)
-
-
-def _planned(base: Base, made: Made, impact: Impact, content: Content, verdicts: tuple[Verdict, ...]) -> PlannedStep:
-    wanted, recipe = made.wanted, made.composed.recipe
-    return PlannedStep(
-        old_version=base.version,
-        new_version=wanted.version,
-        base=base.digest,
-        target=made.composed.digest,
-        decision=decide(verdicts),
-        reasons=reasons(verdicts),
-        options=wanted.options,
-        overlay=wanted.overlay.digest(),
-        release=recipe.release,
-        pinned=wanted.pinned,
-        proof=made.rendering.proof,
-        images=_changed_images(base.components, recipe.components),
-        added=lost(recipe.components, base.components),
-        removed=content.removed,
-        changes=impact.changes,
-        hazards=impact.hazards,
-        pruned=impact.pruned,
-        diffs=impact.diffs,
-        gates=verdicts,
-        rights=impact.rights,
+    recipe, after = made.composed.recipe, made.after
+    found = Findings(impact.changes, impact.hazards, impact.pruned, verdicts, diffs=impact.diffs, rights=impact.rights)
+    step = replace(
+        planned_step(base, after, found, (base.digest, after.digest), recipe.release, made.rendering.proof),
+        images=_changed_images(base.components, after.components),
+        added=lost(after.components, base.components),
     )
+    after = replace(after, holds=still_on(base.holds, after.version, intent.now))
+    return Rendered(step, made.composed, after, made.release, judged)
 
 
 def _verdicts(base: Base, made: Made, content: Content, intent: Intent) -> tuple[Verdict, ...]:
@@ -260,20 +242,14 @@ def _verdicts(base: Base, made: Made, content: Content, intent: Intent) -> tuple
 
 def _content(base: Base, made: Made, impact: Impact, intent: Intent) -> Content:
     """Return what the gates judge of a step besides its release."""
-    return Content(
-        removed=lost(base.components, made.composed.recipe.components),
-        removal_allowed=intent.allow_removal,
-        options_changed=changed_flags(base, made.wanted),
-        overlay_changed=changed_files(base.overlay, made.wanted.overlay),
+    return replace(
+        content_of(base, made.after, impact, intent),
         edits_dropped=base.edited,
         edits_allowance=None if intent.accept_edits else intent.edits_allowance(base.digest),
         proof=made.rendering.proof,
         proof_detail=made.rendering.detail,
         unproven_allowed=intent.unsafe_unproven_rendering,
         unsigned=made.unsigned,
-        changes=impact.changes,
-        hazards=impact.hazards,
-        cleared=impact.cleared,
     )
 
 
