@@ -9,11 +9,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.cli.promote import as_shown
+from ci_automation.cli.target import PromotedNotRendered
 from ci_automation.errors import PolicyRefused, UsageError
+from ci_automation.flows.carry_out import carry_out
+from ci_automation.flows.init import propose_init, publish_first
+from ci_automation.flows.lift import ended_hold, hold_to_lift, lift
+from ci_automation.flows.observe import Trust, observe, observe_or_adopt
+from ci_automation.flows.planning.base import present_version, read_contents
+from ci_automation.flows.planning.plan import plan_on
+from ci_automation.flows.planning.promotion import consider
+from ci_automation.flows.promote import Promoted, PromotionRefused, promote_considered
+from ci_automation.flows.publication.placement import in_place, place, require_still_there
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Standing
+from ci_automation.report.adoption import adoption_text
 from ci_automation.report.blocks import MarkedLine, Table
+from ci_automation.report.changes import step_parts, text_parts
+from ci_automation.report.promotion import promotion_parts
+from ci_automation.report.rollback import hold_json, rollback_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,10 +39,9 @@ if TYPE_CHECKING:
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
     from ci_automation.flows.observe import Placed
+    from ci_automation.flows.planning.promotion import Considered
     from ci_automation.flows.ports import Intent
     from ci_automation.flows.workspace import OverlayFolder
-    from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
     from ci_automation.records.content import RecordedContent
     from ci_automation.records.notes import Record
     from ci_automation.report.adoption import Adoption
@@ -42,16 +58,6 @@ class OperationRefused(PolicyRefused):
         self.hint = (
             f"Nothing was changed. {known if fingerprints else 'Change what the message names'}, and start again."
         )
-
-
-class NoSuchHold(UsageError):
-    """The hold to lift is not there, or not clear."""
-
-    def __init__(self, goal: Target, to: str, on: tuple[tuple[Digest, Hold], ...]) -> None:
-        found = "; ".join(f"{name} holds {hold.version} {hold.end}" for name, hold in on)
-        wanted = f"no hold with the digest {to}" if to else "several holds"
-        super().__init__(f"{goal.channel} has {wanted if on else 'no hold now'}{': ' if found else ''}{found}")
-        self.hint = "Give the digest of one of these holds as `to`." if on else "There is nothing to lift."
 
 
 class Operation(Struct, frozen=True):
@@ -119,9 +125,6 @@ def _agreed(found: Findings) -> dict[str, Any]:
 
 def _rollback(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what moving the channel back would do."""
-    from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
-    from ci_automation.report.rollback import hold_json, rollback_parts
-
     ports = goal.ports
     proposal = propose_rollback(goal.channel, Wish(wanted.to, reason=wanted.reason), ports, goal.intent)
     shown = proposal.shown
@@ -144,20 +147,10 @@ def _rollback(goal: Target, wanted: OperationInputs) -> Operation:
 
 def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what lifting one hold would do, and what the schedule would take next."""
-    from ci_automation.flows.lift import ended_hold, lift
-    from ci_automation.flows.observe import observe
-    from ci_automation.flows.planning.base import present_version
-    from ci_automation.flows.publication.placement import place
-    from ci_automation.report.rollback import hold_json
-
     ports, intent = goal.ports, goal.intent
     ports.require_trusted()
     placed = place(observe(goal.channel, ports), ports)
-    on = tuple(it for it in ports.ledger(goal.channel).named_holds(placed.digest) if it[1].is_on(intent.now))
-    named = [it for it in on if wanted.to in {"", str(it[0])}]
-    if len(named) != 1:
-        raise NoSuchHold(goal, wanted.to, on)
-    ((name, hold),) = named
+    name, hold = hold_to_lift(placed, wanted.to, ports, intent)
     ended = ended_hold(hold, wanted.reason, intent.now, intent.now)
     holds = tuple(ended if it.digest == hold.digest else it for it in placed.holds)
     taken, shown = _taken_next(goal, replace(placed, holds=holds), wanted)
@@ -186,16 +179,8 @@ def _taken_next(
 ) -> tuple[list[tuple[Version, Digest, Decision]], tuple[Part, ...]]:
     """Return what the schedule would take with these holds: from the source of the channel, or else from Flux."""
     if goal.is_promoted:
-        from ci_automation.cli.promote import as_shown
-        from ci_automation.flows.planning.promotion import consider
-        from ci_automation.flows.promote import Promoted
-        from ci_automation.report.promotion import promotion_parts
-
         found = consider(wanted.find_promotion().promotion, placed.holds)
-        parts = promotion_parts(as_shown(goal.name, Promoted(found, done=False)), every=True)
-        return [(found.version, found.digest, found.decision)] if found.gates else [], tuple(parts)
-    from ci_automation.flows.planning.plan import plan_on
-    from ci_automation.report.changes import step_parts
+        return [(found.version, found.digest, found.decision)] if found.gates else [], _promotion_page(goal, found)
 
     steps = plan_on(placed, goal.ports, goal.intent).plan.steps
     taken = [(step.new_version, step.target, step.decision) for step in steps]
@@ -204,11 +189,6 @@ def _taken_next(
 
 def _init(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what publishing the first artifact of the channel would do."""
-    from ci_automation.cli.target import PromotedNotRendered
-    from ci_automation.flows.init import propose_init, publish_first
-    from ci_automation.flux.version import Version
-    from ci_automation.report.changes import text_parts
-
     if goal.is_promoted:
         raise PromotedNotRendered((goal,))
     ports, folder = goal.ports, wanted.overlay
@@ -243,12 +223,6 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
 
 def _adopt(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what adopting what the channel has would do: it is signed, tagged and recorded, and nothing else."""
-    from ci_automation.flows.carry_out import carry_out
-    from ci_automation.flows.observe import Trust, observe_or_adopt
-    from ci_automation.flows.planning.base import read_contents
-    from ci_automation.flows.publication.placement import in_place, require_still_there
-    from ci_automation.report.adoption import adoption_text
-
     shown: list[Adoption] = []
 
     def confirm(adoption: Adoption) -> bool:
@@ -281,20 +255,18 @@ def _adopt(goal: Target, wanted: OperationInputs) -> Operation:
     )
 
 
+def _promotion_page(goal: Target, found: Considered) -> tuple[Part, ...]:
+    return tuple(promotion_parts(as_shown(goal.name, Promoted(found, done=False)), every=True))
+
+
 def _promote(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what the promotion to the channel would do."""
-    from ci_automation.cli.promote import as_shown
-    from ci_automation.flows.planning.promotion import consider
-    from ci_automation.flows.promote import Promoted, PromotionRefused, promote_considered
-    from ci_automation.report.promotion import promotion_parts
-
     promotion = wanted.find_promotion().promotion
     found = consider(promotion)
     after = Standing(found.version, found.digest)
     _require_named(wanted.to, promotion.source, after)
     if found.gates and found.decision not in {Decision.AUTO, Decision.APPROVAL}:
         raise PromotionRefused(found)
-    shown = as_shown(goal.name, Promoted(found, done=False))
     moves = [str(it.at) for it in found.moves]  # a source that left the digest, and came back to it, needs a new yes
     return Operation(
         before=Standing(found.old_version, found.before.digest) if found.before and found.old_version else None,
@@ -302,7 +274,7 @@ def _promote(goal: Target, wanted: OperationInputs) -> Operation:
         target=found.digest,
         content=str(found.moves[-1].options) if found.moves else "none",
         facts={"source": [str(promotion.source), *moves], "decision": str(found.decision), **_agreed(found.findings)},
-        page=(MarkedLine(f"{found.sentence}:"), *promotion_parts(shown, every=True)),
+        page=(MarkedLine(f"{found.sentence}:"), *_promotion_page(goal, found)),
         done=f"promoted {found.version} from {promotion.source}",
         act=lambda by: promote_considered(replace(found, promotion=replace(promotion, intent=by)), by.approval),
         idle=not found.gates,

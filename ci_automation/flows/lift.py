@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.errors import UsageError
 from ci_automation.flows.observe import ChannelMoved, look_at
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.records.writer import HoldNotKept
@@ -18,10 +19,21 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.policy.hold import Hold
 
 _LATER = timedelta(seconds=1)
+
+
+class NoSuchHold(UsageError):
+    """The hold to lift is not there, or not clear."""
+
+    def __init__(self, channel: Reference, to: str, on: tuple[tuple[Digest, Hold], ...]) -> None:
+        found = "; ".join(f"{name} holds {hold.version} {hold.end}" for name, hold in on)
+        wanted = f"no hold with the digest {to}" if to else "several holds"
+        super().__init__(f"{channel} has {wanted if on else 'no hold now'}{': ' if found else ''}{found}")
+        self.hint = "Give the digest of one of these holds as `to`." if on else "There is nothing to lift."
 
 
 class Lifted(Struct, frozen=True):
@@ -58,6 +70,20 @@ def lift(channel: Reference, reason: str, ports: Ports, intent: Intent, only: Di
         if (found := ports.registry.resolve(channel)) != observed.digest:
             raise ChannelMoved(channel, observed.digest, found)
     return Lifted(channel, observed.digest, ended)
+
+
+def hold_to_lift(observed: Observed, to: str, ports: Ports, intent: Intent) -> tuple[Digest, Hold]:
+    """Return the only hold on what a channel has, or the one whose statement has the digest `to`, and that digest.
+
+    Raises:
+        NoSuchHold: it is not there, or not clear.
+    """
+    named = ports.ledger(observed.channel).named_holds(observed.digest)
+    on = tuple((name, hold) for name, hold in named if hold.is_on(intent.now))
+    found = [it for it in on if to in {"", str(it[0])}]
+    if len(found) != 1:
+        raise NoSuchHold(observed.channel, to, on)
+    return found[0]
 
 
 def ended_hold(hold: Hold, reason: str, at: datetime, now: datetime) -> Hold:

@@ -33,8 +33,8 @@ from ci_automation.policy.model import Acknowledgement
 from ci_automation.records.ledger import ImmutableTagMoved
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
-from ci_automation.signing.cluster import require_accepted
-from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, examine, gather, verify
+from ci_automation.signing.cluster import require_accepted_there
+from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -109,69 +109,51 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
     require_version(channel, wish.to, known.digest, target.version)
-    options = stated_options(past_one, target)
     if known.digest == observed.digest:
-        shown, kept = _repeated(past_one, target.version, wish, ports, intent)
-        return RollbackProposal(replace(shown, signs=not known.signed), past_one, options, kept)
-    problem = _problem(observed, ports)
-    base = _base(observed, ports, intent, trusted=not problem)
-    version = _left(channel, None if problem else base, target)
+        return _repeated(past_one, target, wish, ports, intent, signs=not known.signed)
+    problem, base, version = _leaving(observed, target, ports, intent)
     hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), known.digest, ledger, ports)
-    shown = Rollback(
-        channel=channel,
-        base=observed.digest,
-        base_version=version,
-        target=known.digest,
-        target_version=target.version,
-        hold=hold,
-        findings=_findings(base, target, wish, ports, intent),
-        problem=problem,
-        signs=not known.signed,
-        version_tags=_astray(observed, target.version, known.digest, ports, intent),
-        moves_tags=intent.version_tags,
-    )
+    found = _findings(base, target, wish, ports, intent)
+    shown = Rollback(channel, observed.digest, version, known.digest, target.version, hold, found, problem)
+    tags = _astray(observed, target.version, known.digest, ports, intent)
+    shown = replace(shown, signs=not known.signed, version_tags=tags, moves_tags=intent.version_tags)
     kept = still_on(ledger.holds(observed.digest), target.version, intent.now)
     with suppress(ImmutableTagMoved):  # which hides holds, and stops no rollback
         if problem or problem_of(place(observed, ports), version, ports):
             kept = (*kept_holds(observed, target.version, ports, intent.now), *kept)
-    # Whoever goes back to what was on hold wants that.
-    kept = (*(it for it in kept if it.digest != known.digest), hold)
-    return RollbackProposal(shown, past_one, options, kept, None if problem else observed.manifest)
+    kept = (*(it for it in kept if it.digest != known.digest), hold)  # whoever goes back to what was on hold wants that
+    left = None if problem else observed.manifest
+    return RollbackProposal(shown, past_one, stated_options(past_one, target), kept, left)
 
 
-def _base(observed: Observed, ports: Ports, intent: Intent, *, trusted: bool) -> Contents | None:
-    """Return what the channel has now; None where it is not ours, and cannot be read."""
-    try:
-        return read_contents(observed, ports, intent)
-    except Error:
-        if trusted:
-            raise
-        return None
+def _leaving(
+    observed: Observed, target: Contents, ports: Ports, intent: Intent
+) -> tuple[str, Contents | None, Version]:
+    """Return why what the channel has is not to be trusted, its contents if they can be read, and its version.
 
-
-def _left(channel: Reference, base: Contents | None, target: Contents) -> Version:
-    """Return the version that the channel leaves; without a base that is trusted it is the target's.
-
-    Whoever planted something must not hold back every version by the number in it.
+    The reason is empty where it only lost its signature. Without contents that are trusted the version is the target's:
+    whoever planted something must not hold back every version by the number in it.
 
     Raises:
-        NotBack: the target is newer than the base.
+        NotBack: the target is newer than what the channel has.
     """
-    if base is None:
-        return target.version
+    channel, problem, base = observed.channel, "", None
+    try:
+        verify(ports.registry, channel, observed.digest, ports.require_trusted())
+    except (Unsigned, ForeignSignature) as error:
+        last = ports.ledger(channel).newest()
+        is_last = last is not None and last.digest == observed.digest
+        problem = "" if isinstance(error, Unsigned) and is_last else str(error)
+    try:
+        base = read_contents(observed, ports, intent)
+    except Error:
+        if not problem:
+            raise
+    if problem or base is None:
+        return problem, base, target.version
     if target.version > base.version:
         raise NotBack(channel, base.version, target.version)
-    return base.version
-
-
-def _problem(observed: Observed, ports: Ports) -> str:
-    """Return why what the channel has now is not to be trusted, or nothing where it is, or only lost its signature."""
-    try:
-        verify(ports.registry, observed.channel, observed.digest, ports.require_trusted())
-    except (Unsigned, ForeignSignature) as error:
-        last = ports.ledger(observed.channel).newest()
-        return "" if isinstance(error, Unsigned) and last and last.digest == observed.digest else str(error)
-    return ""
+    return problem, base, base.version
 
 
 def _astray(base: Observed, version: Version, target: Digest, ports: Ports, intent: Intent) -> tuple[str, ...]:
@@ -209,8 +191,8 @@ def _findings(base: Contents | None, target: Contents, wish: Wish, ports: Ports,
 
 
 def _repeated(
-    observed: Observed, version: Version, wish: Wish, ports: Ports, intent: Intent
-) -> tuple[Rollback, tuple[Hold, ...]]:
+    observed: Observed, target: Contents, wish: Wish, ports: Ports, intent: Intent, *, signs: bool
+) -> RollbackProposal:
     """Return what is left to do where the channel is back already: the hold may change, a record may be missing.
 
     Where the hold has ended, and no date is named, it is made anew.
@@ -224,8 +206,10 @@ def _repeated(
         if (until, reason) != (hold.until, hold.reason):
             hold = replace(hold, at=ports.later_than(hold.at).clock(), until=until, reason=reason, moved=hold.since)
             kept = (hold,)
-    digest = observed.digest
-    return Rollback(observed.channel, digest, version, digest, version, hold, Findings(), holds=bool(kept)), kept
+    digest, version = observed.digest, target.version
+    shown = Rollback(observed.channel, digest, version, digest, version, hold, Findings())
+    shown = replace(shown, signs=signs, holds=bool(kept))
+    return RollbackProposal(shown, observed, stated_options(observed, target), kept)
 
 
 def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
@@ -249,7 +233,8 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
         read_shown(proposal.target, ports)
         ports.say(f"signing {shown.target} again")
         ensure_signed(registry, channel, shown.target, signer, intent.signature_format)
-    _check_clusters(shown, ports)
+    versions = (shown.base_version, shown.target_version)  # of clusters before it, and after it
+    require_accepted_there(registry, channel.at_digest(shown.target), ports.require_trusted(), versions)
     tag_for_ever(channel, shown.target_version, manifest, ports)
     writer = ports.writer(channel, intent.run)
     writer.keep(manifest, proposal.holds)
@@ -275,15 +260,3 @@ def _settle(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
     if intent.version_tags:
         shown, had = proposal.shown, digests_before(proposal.shown.base, proposal.holds)
         VersionTags(shown.channel, shown.target_version, ports, had).settle(proposal.target.manifest)
-
-
-def _check_clusters(shown: Rollback, ports: Ports) -> None:
-    """Check that the clusters which read the channel accept the target, those with what it has now and those after it.
-
-    Raises:
-        ClusterWouldRefuse: they do not.
-    """
-    assert ports.trusted is not None  # noqa: S101  # for the type checker: it was looked at before
-    found = examine(gather(ports.registry, shown.channel, shown.target), ports.trusted)
-    versions = (shown.base_version, shown.target_version)
-    require_accepted(shown.channel.at_digest(shown.target), found, ports.trusted, versions)

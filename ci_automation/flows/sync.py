@@ -19,9 +19,8 @@ from ci_automation.impact.crds.fields import unfit_fields
 from ci_automation.policy.patterns import is_found, require_anchored, require_re2
 from ci_automation.policy.ranges import Range
 from ci_automation.report.sync import KUSTOMIZATION, ByIdentity, ByKey, NotForClusters, Sync, sync_path
-from ci_automation.signing.cluster import require_accepted
+from ci_automation.signing.cluster import require_accepted_there
 from ci_automation.signing.trust import IdentityMatch, TrustedKeys
-from ci_automation.signing.verify import examine, gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -112,8 +111,7 @@ def sync_with_content(
     if problems := [*_unfit(made, text)]:
         raise UnfitSettings(made.version, problems)
     if trusted is not signers:
-        findings = examine(gather(ports.registry, channel, observed.digest), trusted)
-        require_accepted(channel.at_digest(observed.digest), findings, trusted, [made.version])
+        require_accepted_there(ports.registry, channel.at_digest(observed.digest), trusted, [made.version])
     return made, observed, tree
 
 

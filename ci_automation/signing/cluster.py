@@ -18,12 +18,13 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.version import Version
 from ci_automation.signing.trust import TrustedIdentities
-from ci_automation.signing.verify import examine
+from ci_automation.signing.verify import examine, gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.port import Registry
     from ci_automation.signing.trust import Finding, Trusted
     from ci_automation.signing.verify import SignatureFindings, Signatures
 
@@ -140,3 +141,13 @@ def require_accepted(at: Reference, found: SignatureFindings, trusted: Trusted, 
     for flux in dict.fromkeys(versions):
         if not (judgement := judge_cluster(found, trusted, flux)).accepted:
             raise ClusterWouldRefuse(at, flux, judgement.reason)
+
+
+def require_accepted_there(registry: Registry, at: Reference, trusted: Trusted, versions: Iterable[Version]) -> None:
+    """Check the same of the signatures that a digest has in a registry now.
+
+    Raises:
+        ClusterWouldRefuse: a version refuses it.
+    """
+    assert at.digest is not None  # noqa: S101  # for the type checker
+    require_accepted(at, examine(gather(registry, at, at.digest), trusted), trusted, versions)

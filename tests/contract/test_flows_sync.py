@@ -139,7 +139,7 @@ def test_several_entries_are_printed_only_where_the_deployed_flux_accepts_them(
     keyless = replace(ports, trusted=trust(US, custom=True))
     with pytest.raises(ClusterWouldRefuse):
         objects(keyless, **own)
-    monkeypatch.setattr("ci_automation.flows.sync.require_accepted", lambda *_: None)
+    monkeypatch.setattr("ci_automation.flows.sync.require_accepted_there", lambda *_: None)
     verify = objects(keyless, **own)[0]["spec"]["verify"]
     assert (verify["matchOIDCIdentity"], verify["trustedRootSecretRef"]) == (entries, {"name": "root"})
     with pytest.raises(UnanchoredPattern):

@@ -21,9 +21,9 @@ from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_v
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
 from ci_automation.report.notes import notes_between
-from ci_automation.signing.cluster import require_accepted
+from ci_automation.signing.cluster import require_accepted_there
 from ci_automation.signing.trust import TrustedIdentities
-from ci_automation.signing.verify import ForeignSignature, Unsigned, examine, gather, verify
+from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,7 +163,8 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
         version = present_version(observed, promotion.origin, promotion.intent)
         if not _owes_record(before, version, promotion):
             return Considered(promotion, observed, before, version, version)
-        before, record = _last_recorded(promotion)
+        record = promotion.ports.ledger(promotion.target).newest()
+        before = observe_past(promotion.target, record.digest, promotion.ports) if record else None
         last = record.at if record else None
     only_layer(observed.manifest)
     contents = read_contents(observed, promotion.origin, promotion.intent)
@@ -209,13 +210,6 @@ def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bo
         require_still_there(before, promotion.ports)
         raise problem
     return bool(placed.others)
-
-
-def _last_recorded(promotion: Promotion) -> tuple[Observed, Record] | tuple[None, None]:
-    """Return what the target had last by its own records, and the newest of them; None if it has none."""
-    ports, target = promotion.ports, promotion.target
-    last = ports.ledger(target).newest()
-    return (observe_past(target, last.digest, ports), last) if last else (None, None)
 
 
 def _findings(considered: Considered, old: Contents | None, new: Contents) -> Findings:
@@ -302,4 +296,4 @@ def require_signed_for_target(considered: Considered, registry: Registry, at: Re
     except ForeignSignature:
         raise SignedForOthers(promotion, digest, promotion.origin.require_trusted(), trusted) from None
     versions = (considered.old_version or considered.version, considered.version)
-    require_accepted(at.at_digest(digest), examine(gather(registry, at, digest), trusted), trusted, versions)
+    require_accepted_there(registry, at.at_digest(digest), trusted, versions)
