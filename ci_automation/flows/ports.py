@@ -170,6 +170,9 @@ class Ports(Struct, frozen=True):
         return RecordWriter(self.registry, channel, self.own_signer(), run.url or None, self.say)
 
 
+AT_A_TERMINAL = "the signer, at a command line"  # as a record names who approved outside of CI
+
+
 class Run(Struct, frozen=True):
     """Which run this is, for those who read the history: its address, who started it, and for which commit.
 
@@ -207,10 +210,13 @@ class Intent(Struct, frozen=True):
     approval: Approval | None = None  # of the reviewer who let this run go on, for the records of what it does
 
     def approval_by(self, option: str, at: datetime) -> Approval:
-        """Return the approval of the reviewer who let this run go on, or else of the person who gave `option` to it."""
+        """Return the approval of the reviewer who let this run go on, or else of the person who gave `option` to it.
+
+        A terminal proves nobody's name: the record names the signer, who approved by signing.
+        """
         from ci_automation.records.notes import Approval
 
-        return self.approval or Approval(self.run.actor or "command line", option, at)
+        return self.approval or Approval(self.run.actor or AT_A_TERMINAL, option, at)
 
     def edits_allowance(self, digest: Digest) -> Allowance | None:
         """Return the permission of the configuration to drop the hand edits of a digest, if there is one."""

@@ -501,7 +501,7 @@ class TestTheGates:
         assert road.promote((wanted,), policy=Policy()).done
         (record,) = road.records(wanted)
         assert record.approval is not None
-        assert (record.approval.by, record.approval.how) == ("command line", "--approve")
+        assert (record.approval.by, record.approval.how) == ("the signer, at a command line", "--approve")
 
     def test_a_yes_lifts_no_hold(self, road: Road) -> None:
         wanted = channel(road, STAGING)

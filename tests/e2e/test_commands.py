@@ -103,7 +103,7 @@ def test_the_whole_story(desk: Desk) -> None:
     assert all(all(WHEN.fullmatch(part) for part in row[4].split()) for row in rows[1:])
     said = "published to production"
     by = f"key {signing_key().public.fingerprint.short}"
-    wanted = [[said, by, "command line (--approve)", "production"], [said, by], [said, by]]
+    wanted = [[said, by, "the signer, at a command line (--approve)", "production"], [said, by], [said, by]]
     assert [row[5:] for row in rows[1:]] == wanted
 
     before = desk.state()
