@@ -206,7 +206,8 @@ class Failure(NamedTuple):  # no Struct: --help does not load msgspec
 
 
 def failure_of(error: BaseException, *, verbose: bool) -> Failure:
-    """Return what is told about an error, whatever it is."""
+    """Return what is told about an error, whatever it is; the notes of an interruption say what it left."""
+    left = " ".join(note for it in (error, error.__cause__) for note in getattr(it, "__notes__", ()))
     if isinstance(error, click.Abort):  # click makes one of Ctrl-C, of Ctrl-D at a question, and of the end of any file
         error = error.__cause__ or KeyboardInterrupt()
     if is_interruption(error) and not isinstance(error, Error):
@@ -219,7 +220,8 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
             command = context.command_path if context else "flux-manifests"
             return Failure("usage", _shown(error).format_message(), f"See `{command} --help`.", 2)
         case KeyboardInterrupt():
-            hint = "A channel that it moves is as it was, or at a signed artifact. Run it again."
+            left = left or "A channel that it moves is as it was, or at a signed artifact."
+            hint = f"{left} Run it again."
             return Failure("interrupted", "interrupted", hint, INTERRUPTED)
         case OSError(
             errno=errno.ENOSPC | errno.EFBIG | errno.EDQUOT | errno.EIO

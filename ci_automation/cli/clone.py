@@ -16,6 +16,8 @@ from ci_automation.errors import UsageError
 from ci_automation.programs import search_path
 
 _REMOTE = re.compile(r"(?:https://|ssh://git@|git@)([\w.-]+)[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
+_HOST = re.compile(r"(?:\w+://)?(?:[^@/]*@)?([\w.-]+)")
+_OTHERS = ("gitlab", "bitbucket", "codeberg", "forgejo", "gitea", "azure", "visualstudio", "sr.ht")  # no GitHub
 
 
 class NotOwnFile(UsageError):
@@ -27,14 +29,33 @@ class NotOwnFile(UsageError):
         super().__init__(f"{path} cannot be written: {found} is a link, or is not what it has to be")
 
 
+class NotGitHub(UsageError):
+    """The repository is on a host that is not GitHub, where the workflows of `setup` do not run."""
+
+    hint = (
+        "Nothing was written. There, use the command line in that host's CI: `init`, `update`, `plan`, `apply` and "
+        "`promote` with a key or a KMS, as docs/guides/command-line.md has it. If the repository is on GitHub too, add "
+        "--repository OWNER/NAME."
+    )
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"the remote origin is on {host}, and `setup` writes workflows of GitHub Actions")
+
+
 def top_of(folder: Path) -> Path:
     """Return the top of the clone that a folder is in, else the folder."""
     return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
 
 
+def other_host(top: Path) -> str | None:
+    """Return the host of the remote `origin` if its name says that it is not GitHub."""
+    found = _HOST.match(git(top, "remote", "get-url", "origin"))
+    return found[1] if found and any(it in found[1].lower() for it in _OTHERS) else None
+
+
 def place_of_clone(top: Path, repository: str | None = None, branch: str | None = None) -> GitHubPlace | None:
     """Return the repository on GitHub and its default branch: as named, else as the remote `origin` has them."""
-    found = _REMOTE.fullmatch(git(top, "remote", "get-url", "origin"))
+    found = None if other_host(top) else _REMOTE.fullmatch(git(top, "remote", "get-url", "origin"))
     server = f"https://{found[1]}" if found else "https://github.com"
     if not (named := repository or (found[2] if found else "")):
         return None

@@ -48,6 +48,19 @@ def registry(
     return open_registry(reference, Writing(credentials) if writes else credentials, network)
 
 
+def tags_beside(channel: Reference) -> tuple[str, ...] | None:
+    """Return the tags of the channel's repository; None, and a line for people, if the registry does not say."""
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.output import print_aside
+    from ci_automation.errors import RegistryError
+
+    try:
+        return registry(channel, None, Arguments()).tags(channel)
+    except RegistryError as error:
+        print_aside(f"{channel.repository} could not be looked at: {error}")
+        return None
+
+
 def images(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> Images:
     """Return the registries of the controllers' images; what is configured for the artifact's host counts there too."""
     from ci_automation.net.network import Network

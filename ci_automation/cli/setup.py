@@ -10,21 +10,22 @@ import click
 from msgspec import Struct
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.clone import (
+    NotGitHub,
     bootstrapped_folders,
     checkout_of_action,
     free_folder,
+    other_host,
     place_of_clone,
     require_own,
     top_of,
 )
 from ci_automation.cli.output import confirmed, print_aside, print_text
 from ci_automation.cli.parameters import HeadedCommand
-from ci_automation.cli.places import registry
+from ci_automation.cli.places import tags_beside
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
-from ci_automation.errors import RegistryError, UsageError
+from ci_automation.errors import UsageError
 from ci_automation.flows.files import write_file
 from ci_automation.flows.left_to_do import left_to_do
 from ci_automation.flows.setup import CONFIGURATION, OBJECTS, Answers, UnfitAnswer, first_files, setup_files
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 _COMPONENTS = f"flux-system/{COMPONENTS}"
+_UNCHANGED = "is as it should be"
 
 
 class MistypedChannel(UsageError):
@@ -90,17 +92,40 @@ def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: s
     flux-manifests setup oci://ghcr.io/acme/flux-manifests:production --action acme/ci-automation
     flux-manifests setup staging production stable --action acme/ci-automation
     """
+    told["channels"], written = " ".join(channels) or None, list[str]()
+    try:
+        _set_up(_Questions(told, yes=yes), after, written)
+    except (click.Abort, KeyboardInterrupt) as error:
+        error.add_note(f"Of its files it wrote only {', '.join(written)}." if written else "No file was written.")
+        raise
+
+
+def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
+    """Ask, write the files, and print what is left; `written` gets the path of each file that is written."""
     top = top_of(Path.cwd())
     bootstrapped = next(iter(bootstrapped_folders(top)), None)
-    told["channels"] = " ".join(channels) or None
-    config = parse_config(existing.encode(), CONFIGURATION) if (existing := _existing(top)) is not None else None
+    config = (
+        parse_config(existing.encode(), CONFIGURATION)
+        if (existing := _text_of(top / CONFIGURATION)) is not None
+        else None
+    )
     configured = {it.channel: it for it in config.artifacts} if config else {}
-    answers, there = _answered(_Questions(told, yes=yes), top, after, configured)
+    answers, there = _answered(ask, top, after, configured)
     newest = newest_known()
     files = _overlay(top, answers)
     applied = sync_path(_in_artifact(top, answers, files), _COMPONENTS)
     files |= setup_files(answers, _template, newest, applied, existing)
-    declined = _written(top, files, yes=yes)
+    declined = _declined(top, files, yes=ask.yes)
+    for path, text in files.items():
+        if path in declined:
+            print_aside(f"{path} was left as it is")
+            continue
+        told = _became(top, path, text)
+        if told != _UNCHANGED:
+            (top / path).parent.mkdir(parents=True, exist_ok=True)
+            write_file(top / path, text.encode())
+            written.append(path)
+        print_text(f"{path} {told}")
     left = left_to_do(answers, there=there, newest=str(newest), bootstrapped=bootstrapped, declined=declined)
     print_text("Left to do:\n" + "\n".join(f"{number}. {line}" for number, line in enumerate(left, 1)))
 
@@ -120,8 +145,11 @@ class _Questions(Struct, frozen=True):
         if (told := self.told[option]) is not None:
             return told
         if sys.stdin.isatty() and not self.yes:
-            answer: str = click.prompt(question, default=default, err=True)
-            return answer.strip()
+            while not (
+                answer := str(click.prompt(question, default or "", show_default=bool(default), err=True)).strip()
+            ):
+                print_aside(f"An answer is needed: `setup --help` has an example for --{option}.")
+            return answer
         if default is None:
             raise Unanswered(option)
         return default
@@ -133,11 +161,12 @@ def _answered(
     """Return what the options, the clone and a person say, and which of the channels exist.
 
     Raises:
+        NotGitHub: the remote is on another host, and no option names a repository on GitHub.
         Unanswered: something is missing, and nobody can be asked.
         MistypedChannel: a channel has nearly the name of one that exists, and nobody said that it is a new one.
     """
     if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
-        raise Unanswered("repository")
+        raise NotGitHub(host) if (host := other_host(top)) else Unanswered("repository")
     usual = f"oci://ghcr.io/{place.repository.partition('/')[0].lower()}/flux-manifests"
     question = "Which channel? Of several, such as staging production stable, each is promoted from the one before"
     references = _references(ask.answer("channels", question, f"{usual}:production").split(), usual)
@@ -202,7 +231,7 @@ def _which_exist(
     Raises:
         MistypedChannel: one has nearly the name of one that exists, and nobody said that it is a new one.
     """
-    listed = {it.repository: _tags(it) for it in channels.values()}
+    listed = {it.repository: tags_beside(it) for it in channels.values()}
     for channel in channels.values():
         own = (it.tag or "" for it in configured if it.repository == channel.repository)
         known = {*own, *(listed[channel.repository] or ())}
@@ -212,20 +241,6 @@ def _which_exist(
             raise MistypedChannel(channel, near)
     tags = {name: listed[it.repository] for name, it in channels.items()}
     return {name: None if (some := tags[name]) is None else it.tag in some for name, it in channels.items()}
-
-
-def _tags(channel: Reference) -> tuple[str, ...] | None:
-    """Return the tags beside the channel; None if the registry does not say."""
-    try:
-        return registry(channel, None, Arguments()).tags(channel)
-    except RegistryError as error:
-        print_aside(f"{channel.repository} could not be looked at: {error}")
-        return None
-
-
-def _existing(top: Path) -> str | None:
-    path = top / CONFIGURATION
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
 def _overlay(top: Path, answers: Answers) -> dict[str, str]:
@@ -259,28 +274,23 @@ def _template(name: str) -> str:
     raise FileNotFoundError(name)
 
 
-def _written(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
-    """Write the files, and return those that the person leaves as they are, each after a look at the difference.
+def _became(top: Path, path: str, text: str) -> str:
+    """Return what becomes of a file that gets this text."""
+    return _UNCHANGED if (old := _text_of(top / path)) == text else "written" if old is None else "changed"
 
-    Nothing is written before all questions have their answers.
-    """
-    declined, told = [], {}
+
+def _text_of(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+
+def _declined(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
+    """Return the files that the person leaves as they are, each after a look at the difference."""
     for path in files:
         require_own(top, path)
+    declined = []
     for path, text in files.items():
-        place = top / path
-        old = place.read_text(encoding="utf-8", errors="replace") if place.exists() else None
-        told[path] = "is as it should be" if old == text else "written" if old is None else "changed"
-        if told[path] == "changed":
-            print_text(unified_diff(old or "", text, f"{path} (now)", f"{path} (new)"))
+        if _became(top, path, text) == "changed":
+            print_text(unified_diff(_text_of(top / path) or "", text, f"{path} (now)", f"{path} (new)"))
             if not yes and not confirmed(f"Change {path}?"):
                 declined.append(path)
-    for path, text in files.items():
-        if path in declined:
-            print_aside(f"{path} was left as it is")
-            continue
-        if told[path] != "is as it should be":
-            (top / path).parent.mkdir(parents=True, exist_ok=True)
-            write_file(top / path, text.encode())
-        print_text(f"{path} {told[path]}")
     return declined

@@ -22,7 +22,7 @@ from tests.contract.scene import FIRST, PATCH
 from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.contract.scene import Scene
 
@@ -45,7 +45,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
-    monkeypatch.setattr("ci_automation.cli.setup._tags", lambda *_: None)  # no registry is asked
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: None)  # no registry is asked
     installed_from(monkeypatch, None)
     return tmp_path
 
@@ -198,7 +198,7 @@ def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
     tags: Sequence[str] | None,
     clicks: Sequence[str],
 ) -> None:
-    monkeypatch.setattr("ci_automation.cli.setup._tags", lambda *_: tags)
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: tags)
     assert run(["setup", "staging", "production", "stable", *ACTION]) == 0
     left = capsys.readouterr().out.partition("Left to do:\n")[2].splitlines()[4:]
     at = "github.com/acme-corp/fleet.infra/actions/workflows/flux.yaml"
@@ -214,7 +214,7 @@ def test_a_mistyped_channel_is_asked_about_and_never_made_by_yes(
     clone: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if where == "registry":
-        monkeypatch.setattr("ci_automation.cli.setup._tags", lambda *_: ("staging", "production"))
+        monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ("staging", "production"))
     else:
         assert run(["setup", "staging", "production", *ACTION]) == 0
     before, command = files(clone), ["setup", "staging", "prodution", *ACTION]
@@ -234,7 +234,7 @@ def test_a_mistyped_channel_is_asked_about_and_never_made_by_yes(
 def test_the_tutorial_has_what_setup_writes_and_lists(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ci_automation.cli.setup._tags", lambda *_: ())
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
     (command,) = re.findall(r"^flux-manifests (setup .*)$", TUTORIAL, re.MULTILINE)
     assert run([*command.split(), "--repository", "acme/fleet", "--branch", "main"]) == 0
     (listed,) = re.findall(r"^```text\n(.*?)^```", TUTORIAL, re.MULTILINE | re.DOTALL)
@@ -250,7 +250,7 @@ def test_the_tutorial_has_what_setup_writes_and_lists(
 def test_first_digests_come_from_channel_to_channel_with_these_files(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ci_automation.cli.setup._tags", lambda *_: ())
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
     scene.fleet.protections.clear()
     here = ("--repository", "acme/fleet", "--branch", "main")
     assert run(["setup", "staging", "production", "stable", *ACTION, *here]) == 0
@@ -326,6 +326,31 @@ def test_objects_have_the_secret_that_setup_says_to_write(clone: Path, capsys: p
     for name in ("stable", "next"):
         source, _ = yaml.safe_load_all(files(clone)[f"flux-manifests/{name}/sync.yaml"])
         assert source["spec"]["secretRef"] == {"name": "pull-flux-manifests"}
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_an_interruption_says_what_was_written(
+    clone: Path, kept: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup.write_file", interrupted_after(kept))
+    assert run(["setup", CHANNEL, *ACTION]) == 130
+    told = capsys.readouterr().err
+    written = ["clusters/stable/flux-system/kustomization.yaml", ".github/flux-manifests.yaml"][:kept]
+    assert files(clone).keys() == set(written)
+    said = f"Of its files it wrote only {', '.join(written)}." if kept else "No file was written."
+    assert f"hint: {said} Run it again. " in told
+
+
+def interrupted_after(kept: int) -> Callable[[Path, bytes], None]:
+    """Return what writes so many files, and is then interrupted."""
+    left = iter(range(kept))
+
+    def write(path: Path, content: bytes) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        path.write_bytes(content)
+
+    return write
 
 
 def test_a_second_run_changes_nothing_and_an_edited_file_is_shown_and_left_alone(
@@ -493,6 +518,31 @@ def test_a_file_where_a_folder_has_to_be_is_told(clone: Path, capsys: pytest.Cap
     (clone / ".github").write_text("")
     assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 2
     assert "code not-own-file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("remote", "host"),
+    [
+        ("git@gitlab.com:acme-corp/platform/fleet.git", "gitlab.com"),
+        ("https://token@gitlab.example/acme-corp/fleet", "gitlab.example"),
+        ("git@ssh.dev.azure.com:v3/acme-corp/x/fleet", "ssh.dev.azure.com"),
+        ("https://github.example/acme-corp/fleet", None),
+        ("https://git.example/acme-corp/gitlab", None),
+    ],
+)
+def test_a_remote_that_is_not_github_is_told_with_what_works_there(
+    clone: Path, capsys: pytest.CaptureFixture[str], remote: str, host: str | None
+) -> None:
+    subprocess.run(["git", "-C", str(clone), "remote", "set-url", "origin", remote], check=True)
+    assert run(["setup", CHANNEL, *ACTION]) == (2 if host else 0)
+    if host:
+        told = capsys.readouterr().err
+        assert f"the remote origin is on {host}, and `setup` writes workflows of GitHub Actions" in told
+        assert "There, use the command line in that host's CI: `init`, `update`" in told
+        assert not (clone / ".github").exists()
+        assert run(["setup", CHANNEL, *ACTION, "--repository", "acme-corp/mirror", "--branch", "main"]) == 0
+        identity = "https://github.com/acme-corp/mirror/.github/workflows/flux.yaml@refs/heads/main"
+        assert f"identity: {identity}\n" in files(clone)[".github/flux-manifests.yaml"]
 
 
 def test_without_a_remote_the_repository_is_asked_for(

@@ -21,6 +21,8 @@ from ci_automation.__main__ import interrupt
 from tests.e2e.desk import CHANNEL, SIGNED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.e2e.desk import Desk
 
 ROOT = Path(__file__).parents[2]
@@ -104,8 +106,8 @@ def test_ctrl_c_while_the_program_loads(desk: Desk, module: str, wrapped: str) -
     assert desk.state() == before
 
 
-def _answered(desk: Desk, key: bytes, *arguments: str) -> tuple[int, str]:
-    """Run a command on a terminal of its own, press a key at its question, and return its code and what is shown."""
+def _answered(desk: Desk, *keys: bytes, arguments: Sequence[str], question: bytes = b"[y/N]: ") -> tuple[int, str]:
+    """Run a command on a terminal of its own, press a key at each question, and return its code and what is shown."""
     terminal, theirs = pty.openpty()
 
     def on_terminal() -> None:
@@ -119,21 +121,21 @@ def _answered(desk: Desk, key: bytes, *arguments: str) -> tuple[int, str]:
     limit.start()
     shown = bytearray()
     with contextlib.suppress(OSError), open(terminal, "r+b", buffering=0) as file:  # noqa: PTH123 - of a descriptor
-        asked = False
+        key, left = b"", list(keys)
         while True:
             # A key that comes between the question and the wait for its answer is seen with the next one.
-            if not select.select([file], [], [], 1 if asked else None)[0]:
+            if not select.select([file], [], [], 1 if key else None)[0]:
                 file.write(key)
                 continue
             if not (piece := file.read(4096)):
                 break
             shown += piece
-            if not asked and shown.endswith(b"[y/N]: "):  # from then on the program reads
-                asked = True
+            if left and shown.endswith(question):  # from then on the program reads
+                key = left.pop(0)
                 file.write(key)
     code = child.wait()
     limit.cancel()
-    assert asked, shown
+    assert not left, shown
     return code, shown.decode()
 
 
@@ -143,7 +145,7 @@ def test_at_the_question_of_a_rollback(desk: Desk, key: bytes, output: str) -> N
     desk.init()
     desk.ok("update", CHANNEL, *SIGNED)
     before = desk.state()
-    code, shown = _answered(desk, key, "rollback", CHANNEL, "--to", "v2.98.5", "--output", output, *SIGNED)
+    code, shown = _answered(desk, key, arguments=("rollback", CHANNEL, "--to", "v2.98.5", "--output", output, *SIGNED))
     assert code == 130, shown
     assert shown.endswith("(exit 130, code interrupted)\r\n"), shown
     assert "Traceback" not in shown
@@ -156,11 +158,22 @@ def test_at_the_question_of_a_rollback(desk: Desk, key: bytes, output: str) -> N
 def test_at_the_question_of_an_adoption(desk: Desk, key: bytes, command: str) -> None:
     desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
     before = desk.state()
-    code, shown = _answered(desk, key, command, CHANNEL, "--adopt", *SIGNED)
+    code, shown = _answered(desk, key, arguments=(command, CHANNEL, "--adopt", *SIGNED))
     assert code == 130, shown
     assert shown.endswith("(exit 130, code interrupted)\r\n"), shown
     assert "Traceback" not in shown
     assert "bug" not in shown
+    assert desk.state() == before
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
+def test_at_a_question_of_setup_that_takes_no_empty_answer(desk: Desk, key: bytes) -> None:
+    before = desk.state()
+    asks = ("setup", CHANNEL, "--repository", "acme/fleet", "--overlay", "-")
+    code, shown = _answered(desk, b"\n", key, arguments=asks, question=b"as OWNER/ci-automation?: ")
+    assert code == 130, shown
+    assert "An answer is needed: `setup --help` has an example for --action." in shown
+    assert "hint: No file was written. Run it again." in " ".join(shown.split())
     assert desk.state() == before
 
 
