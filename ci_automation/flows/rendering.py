@@ -57,8 +57,7 @@ def fetch(version: Version, ports: Ports, *, log_entry: bytes | None = None) -> 
 
 def _vouched(version: Version, files: ReleaseFiles, upstream: Upstream) -> Vouched:
     """Return who vouches for the checksums; in one run the log is asked once for each of them."""
-    from ci_automation.signing.sigstore.lookup import RekorLog
-    from ci_automation.signing.upstream import verify_upstream
+    from ci_automation.signing.upstream import RekorLog, verify_upstream
 
     proof = replace(files, bundle=b"")
     if (known := upstream.vouched.get((version, proof))) is None:

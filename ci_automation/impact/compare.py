@@ -11,7 +11,7 @@ from ci_automation.impact.objects import Entry, entries, entries_of_both
 from ci_automation.impact.parts import Text
 from ci_automation.impact.permissions import Room
 from ci_automation.impact.reading import END, KEY
-from ci_automation.impact.rules import added, changed, removed
+from ci_automation.impact.rules import changed, come_or_gone
 from ci_automation.impact.values import FILE, MISSING, Pair, alike, canonical, gained, listed, mapping, shown
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _entry(name: ObjectId, old: Entry | None, new: Entry | None, room: Room) -> 
         if not found:
             yield rewritten(name, old.text, new.text)
     else:
-        yield from (added if after else removed)(pair, room)
+        yield from come_or_gone(pair, room)
 
 
 def _order(old: Iterable[Entry], new: Iterable[Entry], file: ObjectId) -> Iterator[Change]:

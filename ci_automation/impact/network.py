@@ -105,18 +105,6 @@ _Flow = tuple[_Peer, _Port]
 _EVERYTHING: _Flow = (_Peer(everybody=True), _Port())
 
 
-def policy_added(pair: Pair) -> Iterator[Change]:
-    """Yield that a policy is there now."""
-    said = "is new: the pods that it selects accept only the traffic that it allows"
-    yield Pair(pair.id, "", "").change(ChangeKind.NETWORK_POLICY_ADDED, Severity.WARNING, said, canonical(pair.new))
-
-
-def policy_removed(pair: Pair) -> Iterator[Change]:
-    """Yield that a policy is not there any more."""
-    said = "is gone: pods that no other policy selects accept all traffic, other pods lose what it allowed"
-    yield Pair(pair.id, "", "").change(ChangeKind.NETWORK_POLICY_REMOVED, Severity.DANGER, said, canonical(pair.old))
-
-
 def policy(pair: Pair, room: Room) -> Iterator[Change]:
     """Yield how the `spec` of a policy opened or narrowed what it lets through."""
     changes: list[Change] = []

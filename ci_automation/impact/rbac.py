@@ -33,16 +33,13 @@ _MAX_ROLE = 1_000  # signs; it is part of the change of each subject
 _ALMIGHTY = frozenset({"cluster-admin", "admin", "edit"})
 
 
-def role_added(pair: Pair, room: Room) -> Iterator[Change]:
-    """Yield that a role is there now, with what it permits."""
-    may, severity = role_summary(pair.new, room)
-    yield Pair(pair.id, "", "").change(ChangeKind.ROLE_ADDED, severity, f"is new: {may}", canonical(pair.new))
-
-
-def role_removed(pair: Pair, room: Room) -> Iterator[Change]:
-    """Yield that a role is not there any more."""
-    may, _ = role_summary(pair.old, room)
-    yield Pair(pair.id, "", "").change(ChangeKind.ROLE_REMOVED, Severity.NOTICE, f"is gone: {may}", canonical(pair.old))
+def role(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield that a role is there now, or no longer, with what it permits."""
+    may, severity = role_summary(pair.old if pair.new is MISSING else pair.new, room)
+    if pair.new is MISSING:
+        yield pair.whole(ChangeKind.ROLE_REMOVED, Severity.NOTICE, f"is gone: {may}")
+    else:
+        yield pair.whole(ChangeKind.ROLE_ADDED, severity, f"is new: {may}")
 
 
 def role_summary(value: Any, room: Room) -> tuple[str, Severity]:  # noqa: ANN401 - a value of YAML
@@ -101,19 +98,17 @@ def _known(pair: Pair, kind: ChangeKind, severity: Severity, said: str, permissi
     return replace(replace(pair, path="").change(kind, severity, said, *parts), path=pair.path)
 
 
-def binding_added(pair: Pair) -> Iterator[Change]:
-    """Yield that a binding is there now, and whom it gives which role."""
-    role, subjects = mapping(mapping(pair.new).get("roleRef")), subjects_of(mapping(pair.new).get("subjects"))
-    severity = max((_grave(role, subject) for subject in subjects), key=list(Severity).index, default=Severity.WARNING)
-    said = f"is new: it gives {named_role(role)} to {listed(map(named_subject, subjects)) or 'nobody'}"
-    yield Pair(pair.id, "", "").change(ChangeKind.BINDING_ADDED, severity, said, canonical(pair.new))
-
-
-def binding_removed(pair: Pair) -> Iterator[Change]:
-    """Yield that a binding is not there any more, and who lost which role."""
-    role, subjects = mapping(mapping(pair.old).get("roleRef")), subjects_of(mapping(pair.old).get("subjects"))
-    said = f"is gone: it gave {named_role(role)} to {listed(map(named_subject, subjects)) or 'nobody'}"
-    yield Pair(pair.id, "", "").change(ChangeKind.BINDING_REMOVED, Severity.NOTICE, said, canonical(pair.old))
+def binding(pair: Pair, _room: Room) -> Iterator[Change]:
+    """Yield that a binding is there now, or no longer, and who has or had which role."""
+    value = mapping(pair.old if pair.new is MISSING else pair.new)
+    role, subjects = mapping(value.get("roleRef")), subjects_of(value.get("subjects"))
+    whom = f"{named_role(role)} to {listed(map(named_subject, subjects)) or 'nobody'}"
+    if pair.new is MISSING:
+        yield pair.whole(ChangeKind.BINDING_REMOVED, Severity.NOTICE, f"is gone: it gave {whom}")
+    else:
+        graves = (_grave(role, subject) for subject in subjects)
+        severity = max(graves, key=list(Severity).index, default=Severity.WARNING)
+        yield pair.whole(ChangeKind.BINDING_ADDED, severity, f"is new: it gives {whom}")
 
 
 def binding_rules(pair: Pair) -> Rules:

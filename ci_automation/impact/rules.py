@@ -17,7 +17,6 @@ from ci_automation.impact.values import (
     Pair,
     aligned,
     by_key,
-    canonical,
     leaves,
     other,
     reordered,
@@ -26,7 +25,7 @@ from ci_automation.impact.values import (
     shown,
     sides,
 )
-from ci_automation.impact.workload import TEMPLATES, pod, workload_added, workload_removed
+from ci_automation.impact.workload import TEMPLATES, pod, workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.workload import Kind
 
     WithRoom = Callable[[Pair, Room], Iterator[Change]]
+    _Told = tuple[ChangeKind, Severity] | tuple[ChangeKind, Severity, str]
 
 VERSION = "app.kubernetes.io/version"
 # What tells kustomize-controller how to treat an object, as a label or as an annotation.
@@ -114,8 +114,7 @@ def _said(pair: Pair, what: str, key: str) -> str:
 class _Of(Struct, frozen=True):
     """What is said of new and of gone objects of a kind, the rules by key, and the rule of keys without one."""
 
-    added: WithRoom
-    removed: WithRoom
+    whole: WithRoom
     keys: Callable[[Pair, Room], Rules] = lambda _pair, _room: {}
     rest: Rule = other
 
@@ -126,14 +125,9 @@ def changed(pair: Pair, room: Room) -> Iterator[Change]:
     yield from by_key(pair, {"apiVersion": other, **of.keys(pair, room), "metadata": metadata}, of.rest)
 
 
-def added(pair: Pair, room: Room) -> Iterator[Change]:
-    """Yield that an object is there now."""
-    yield from _of(pair).added(pair, room)
-
-
-def removed(pair: Pair, room: Room) -> Iterator[Change]:
-    """Yield that an object is not there any more."""
-    yield from _of(pair).removed(pair, room)
+def come_or_gone(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield that an object is there now, or not any more."""
+    yield from _of(pair).whole(pair, room)
 
 
 def _of(pair: Pair) -> _Of:
@@ -154,18 +148,14 @@ def _service(pair: Pair) -> Iterator[Change]:
             yield side.change(ChangeKind.SERVICE, severity, f"has {key}: {shown(side.new) or 'none'}")
 
 
-def _whole(kind: ChangeKind, severity: Severity = Severity.NOTICE) -> WithRoom:
-    """Return the rule of an object that has come or gone: a change that is known by all of it, and shows none of it."""
+def _whole(new: _Told, gone: _Told) -> WithRoom:
+    """Return the rule of an object that has come or gone, which says what that means if the row does."""
 
     def rule(pair: Pair, _room: Room) -> Iterator[Change]:
-        word, value = ("is gone", pair.old) if pair.new is MISSING else ("is new", pair.new)
-        yield Pair(pair.id, "", "").change(kind, severity, word, word, canonical(value))
+        word, (kind, severity, *means) = ("is gone", gone) if pair.new is MISSING else ("is new", new)
+        yield pair.whole(kind, severity, f"{word}: {means[0]}") if means else pair.whole(kind, severity, word, word)
 
     return rule
-
-
-def _without_room(rule: Rule) -> WithRoom:
-    return lambda pair, _room: rule(pair)
 
 
 def _keys(rules: Rules) -> Callable[[Pair, Room], Rules]:
@@ -173,7 +163,8 @@ def _keys(rules: Rules) -> Callable[[Pair, Room], Rules]:
 
 
 def _both(kind: ChangeKind, rules: Rules, rest: Rule = other) -> _Of:
-    return _Of(_whole(kind), _whole(kind), _keys(rules), rest)
+    told = kind, Severity.NOTICE
+    return _Of(_whole(told, told), _keys(rules), rest)
 
 
 def _to_pods(path: tuple[str, ...]) -> Rules:
@@ -183,22 +174,19 @@ def _to_pods(path: tuple[str, ...]) -> Rules:
     return {path[0]: _to_pods(path[1:]), "metadata": metadata}
 
 
-_UNKNOWN: Final = _Of(_whole(ChangeKind.OTHER, Severity.WARNING), _whole(ChangeKind.OTHER, Severity.WARNING))
+_UNKNOWN: Final = _Of(_whole((ChangeKind.OTHER, Severity.WARNING), (ChangeKind.OTHER, Severity.WARNING)))
 _AGGREGATION: Final = row(  # which roles only the cluster knows
     ChangeKind.RULE_WIDENED,
     Severity.DANGER,
     "takes its rules from other roles; the program cannot tell what it permits",
 )
 _ROLE: Final = _Of(
-    rbac.role_added,
-    rbac.role_removed,
+    rbac.role,
     lambda _pair, room: {"rules": partial(rbac.rules, room=room), "aggregationRule": _AGGREGATION},
 )
-_BINDING: Final = _Of(
-    _without_room(rbac.binding_added), _without_room(rbac.binding_removed), lambda pair, _room: rbac.binding_rules(pair)
-)
+_BINDING: Final = _Of(rbac.binding, lambda pair, _room: rbac.binding_rules(pair))
 _TABLE: Final[Mapping[Kind, _Of]] = {
-    ("", "Namespace"): _Of(_whole(ChangeKind.OTHER, Severity.WARNING), _whole(ChangeKind.OTHER, Severity.DANGER)),
+    ("", "Namespace"): _Of(_whole((ChangeKind.OTHER, Severity.WARNING), (ChangeKind.OTHER, Severity.DANGER))),
     ("", "Service"): _both(ChangeKind.SERVICE, {"spec": _service}),
     ("", "ServiceAccount"): _both(ChangeKind.SERVICE_ACCOUNT, {}, row(ChangeKind.SERVICE_ACCOUNT)),
     ("", "ResourceQuota"): _both(ChangeKind.QUOTA, {}, partial(leaves, kind=ChangeKind.QUOTA)),
@@ -206,20 +194,28 @@ _TABLE: Final[Mapping[Kind, _Of]] = {
     ("scheduling.k8s.io", "PriorityClass"): _both(
         ChangeKind.PRIORITY_CLASS, {}, partial(leaves, kind=ChangeKind.PRIORITY_CLASS)
     ),
-    **{
-        kind: _Of(_without_room(workload_added), _without_room(workload_removed), _keys(_to_pods(path)))
-        for kind, path in TEMPLATES.items()
-    },
+    **{kind: _Of(workload, _keys(_to_pods(path))) for kind, path in TEMPLATES.items()},
     ("rbac.authorization.k8s.io", "ClusterRole"): _ROLE,
     ("rbac.authorization.k8s.io", "Role"): _ROLE,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _BINDING,
     ("rbac.authorization.k8s.io", "RoleBinding"): _BINDING,
     ("networking.k8s.io", "NetworkPolicy"): _Of(
-        _without_room(network.policy_added),
-        _without_room(network.policy_removed),
+        _whole(
+            (
+                ChangeKind.NETWORK_POLICY_ADDED,
+                Severity.WARNING,
+                "the pods that it selects accept only the traffic that it allows",
+            ),
+            (
+                ChangeKind.NETWORK_POLICY_REMOVED,
+                Severity.DANGER,
+                "pods that no other policy selects accept all traffic, other pods lose what it allowed",
+            ),
+        ),
         lambda _pair, room: {"spec": partial(network.policy, room=room)},
     ),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _Of(
-        _whole(ChangeKind.CRD_ADDED), _whole(ChangeKind.CRD_REMOVED, Severity.DANGER), _keys({"spec": CRD_SPEC})
+        _whole((ChangeKind.CRD_ADDED, Severity.NOTICE), (ChangeKind.CRD_REMOVED, Severity.DANGER)),
+        _keys({"spec": CRD_SPEC}),
     ),
 }

@@ -80,6 +80,11 @@ class Pair(Struct, frozen=True):
             ),
         )
 
+    def whole(self, kind: ChangeKind, severity: Severity, text: str, *parts: str) -> Change:
+        """Return that the object has come or gone: a change that is known by all of it, and shows none of it."""
+        value = canonical(self.old if self.new is MISSING else self.new)
+        return Pair(self.id, "", "").change(kind, severity, text, *parts, value)
+
 
 def at(value: Any, key: str) -> Any:  # noqa: ANN401 - values of YAML
     """Return what a mapping has under a key; anything else has nothing."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ci_automation.impact.change import Change
+    from ci_automation.impact.permissions import Room
     from ci_automation.impact.values import Rule
 
     Kind = tuple[str, str]  # API group, kind
@@ -172,20 +173,15 @@ def image(pair: Pair) -> Iterator[Change]:
     yield pair.change(ChangeKind.IMAGE, severity, said)
 
 
-def workload_added(pair: Pair) -> Iterator[Change]:
-    """Yield that a workload is there now, the images that it runs, and what it may do to its machine."""
+def workload(pair: Pair, _room: Room) -> Iterator[Change]:
+    """Yield that a workload is gone, or is there now, the images that it runs, and what it may do to its machine."""
+    if pair.new is MISSING:
+        yield pair.whole(ChangeKind.WORKLOAD_REMOVED, Severity.DANGER, "is gone")
+        return
     spec = _pod_of(pair.new, (pair.id.group, pair.id.kind))
     runs = listed(words(at(container, "image")) for name in _CONTAINERS for container in items(spec.get(name)))
-    here = Pair(pair.id, "", "")
-    yield here.change(
-        ChangeKind.WORKLOAD_ADDED, Severity.WARNING, f"is new: it runs {runs or 'nothing'}", canonical(pair.new)
-    )
+    yield pair.whole(ChangeKind.WORKLOAD_ADDED, Severity.WARNING, f"is new: it runs {runs or 'nothing'}")
     yield from opening(pod(Pair(pair.id, {}, spec, "spec")))
-
-
-def workload_removed(pair: Pair) -> Iterator[Change]:
-    """Yield that a workload is not there any more."""
-    yield Pair(pair.id, "", "").change(ChangeKind.WORKLOAD_REMOVED, Severity.DANGER, "is gone", canonical(pair.old))
 
 
 def _pod_of(value: Any, kind: Kind) -> dict[str, Any]:  # noqa: ANN401 - a value of YAML

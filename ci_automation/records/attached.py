@@ -18,6 +18,7 @@ from ci_automation.records.notes import HoldStatement, Record
 from ci_automation.records.statement import InvalidStatement, Statement, subject_name
 from ci_automation.registry.port import ContentMismatch, NotFound
 from ci_automation.signing import bundle
+from ci_automation.signing.bundle_format import Bundle
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -101,7 +102,7 @@ def _said(
         kind = layers[0].media_type
         if len(layers) != 1 or kind not in kinds or layers[0].size > _MAX_BYTES:
             return
-        found = bundle.Bundle.parse(layers[0].content or registry.blob(reference, layers[0]))
+        found = Bundle.parse(layers[0].content or registry.blob(reference, layers[0]))
         if found and (said := bundle.proven(found, trusted, PAYLOAD_TYPE)):
             yield Said(kind, str(said[0]), Statement.parse(said[1]))
     except (NotFound, ContentMismatch, InvalidManifest, InvalidStatement):

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from ci_automation.net.network import Origin, UnsafeAddress
 from ci_automation.net.values import Call, parsed_json, printable
-from ci_automation.registry.addresses import check_address, shares_credentials
+from ci_automation.registry.credentials import check_address, shares_credentials
 from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, UnknownTokenHost
 
 if TYPE_CHECKING:

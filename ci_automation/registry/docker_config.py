@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
-from ci_automation.registry.addresses import names_of
-from ci_automation.registry.credentials import Credential, Credentials
+from ci_automation.registry.credentials import Credential, Credentials, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

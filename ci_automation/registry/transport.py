@@ -19,8 +19,8 @@ from ci_automation.net.network import Origin, UnsafeAddress
 from ci_automation.net.session import Session, imported_on_use
 from ci_automation.net.values import Answer, NoAnswer, TooLong
 from ci_automation.net.waiting import Again, retry_after
-from ci_automation.registry.addresses import base_url, followed, registry_host
 from ci_automation.registry.authorization import Authorization, Request
+from ci_automation.registry.credentials import base_url, followed, registry_host
 from ci_automation.registry.port import AccessDenied, AnswerTooLong, UnexpectedAnswer, Unreachable
 
 if TYPE_CHECKING:

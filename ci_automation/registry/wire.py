@@ -12,8 +12,8 @@ from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.net.network import Network, Origin
 from ci_automation.net.waiting import Patience
-from ci_automation.registry.addresses import base_url, registry_host, repository_path
 from ci_automation.registry.authorization import Request, Scope
+from ci_automation.registry.credentials import base_url, registry_host, repository_path
 from ci_automation.registry.port import (
     MAX_MANIFEST_BYTES,
     ContentMismatch,

@@ -1,3 +1,3 @@
 """Signatures: keys, and the formats that Flux verifies."""
 
-__all__ = ["bundle", "cluster", "keys", "legacy", "signer", "sigstore", "trust", "upstream", "verify"]
+__all__ = ["bundle", "bundle_format", "cluster", "keys", "legacy", "signer", "sigstore", "trust", "upstream", "verify"]

@@ -24,23 +24,6 @@ if TYPE_CHECKING:
     from ci_automation.registry.port import Registry
     from ci_automation.signing.trust import Identity, PrivateKey, Trusted, TrustedIdentities
 
-__all__ = [
-    "BUNDLE_TYPE",
-    "EMPTY_BLOB",
-    "EMPTY_TYPE",
-    "PAYLOAD_TYPE",
-    "PREDICATE_ANNOTATION",
-    "SIGNATURE_PREDICATE",
-    "STATEMENT_TYPE",
-    "Bundle",
-    "Envelope",
-    "attach_bundle",
-    "examine_bundle",
-    "proven",
-    "read_bundles",
-    "signed_with_key",
-    "statement",
-]
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 EMPTY_TYPE, EMPTY_BLOB = "application/vnd.oci.empty.v1+json", b"{}"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -72,16 +55,11 @@ def signed_with_key(payload: bytes, key: PrivateKey, payload_type: str = PAYLOAD
         SigningError: the key cannot sign.
     """
     unsigned = Envelope(payload_type, payload, ())
-    made = key.sign(unsigned.message)
     hint = base64.b64encode(bytes.fromhex(key.public.fingerprint.hex)).decode()
     value = {
         "mediaType": BUNDLE_TYPE,
         "verificationMaterial": {"publicKey": {"hint": hint}},
-        "dsseEnvelope": {
-            "payload": base64.b64encode(payload).decode(),
-            "payloadType": payload_type,
-            "signatures": [{"sig": base64.b64encode(made).decode()}],
-        },
+        "dsseEnvelope": unsigned.signed(key.sign(unsigned.message)),
     }
     return json.dumps(value, separators=(",", ":")).encode()
 

@@ -66,6 +66,11 @@ class Envelope(Struct, frozen=True):
         kind = self.payload_type.encode()
         return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(self.payload), self.payload)
 
+    def signed(self, signature: bytes) -> dict[str, object]:
+        """Return the envelope as bundles have it, with a signature over `message`."""
+        payload, made = (base64.b64encode(data).decode() for data in (self.payload, signature))
+        return {"payload": payload, "payloadType": self.payload_type, "signatures": [{"sig": made}]}
+
 
 class Bundle(Struct, frozen=True):
     """One bundle; `problem` says why this program could not read a bundle that Flux may read."""

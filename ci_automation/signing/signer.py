@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ci_automation.errors import Error, SigningError
-from ci_automation.signing.bundle import PAYLOAD_TYPE, signed_with_key
+from ci_automation.signing.bundle import signed_with_key
+from ci_automation.signing.bundle_format import PAYLOAD_TYPE
 from ci_automation.signing.legacy import SIGNATURE_ANNOTATION
 from ci_automation.signing.trust import TrustedKeys
 

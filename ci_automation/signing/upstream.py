@@ -1,30 +1,39 @@
 """Proof that Flux's own release workflow wrote a release's checksums (flux2's `.goreleaser.yml` and `release.yaml`).
 
 Upstream signs the checksums file keyless, with `cosign sign-blob`: `.sig` has the signature, `.pem` the certificate,
-and the transparency log the time of signing.
+and Rekor, the transparency log, the time of signing. Like cosign (`FindTlogEntry`), the search in it asks for exactly
+the entry that the signature must have. A search by the file's digest would also return any number of entries that
+others log about a public file. The trusted root verifies the entry.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from ci_automation.errors import VerificationFailed
+from ci_automation.artifact.digest import Digest
+from ci_automation.errors import ReleaseSourceError, VerificationFailed
 from ci_automation.flux.bundle import checksums_name
 from ci_automation.signing.trust import Identity, IdentityMatch, Rejected, TrustedIdentities
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ci_automation.flux.bundle import ReleaseFiles
     from ci_automation.flux.version import Version
-    from ci_automation.signing.sigstore.lookup import TransparencyLog
+    from ci_automation.signing.sigstore.exchange import SigstoreExchange
     from ci_automation.signing.sigstore.root import TrustRoot
 
 ISSUER = "https://token.actions.githubusercontent.com"
 WORKFLOW = "https://github.com/fluxcd/flux2/.github/workflows/release.yaml"
 _PEM = b"-----BEGIN CERTIFICATE-----"
+_MAX_ANSWER_BYTES = 1 << 20  # an entry over a file has 10 KB
+_OK = 200
+_NO_SUCH = frozenset({400, 404, 422})  # of what no log takes, the signature of something else for example
 
 
 class UpstreamUnsigned(VerificationFailed):
@@ -109,3 +118,59 @@ def _decoded(data: bytes) -> bytes:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
+
+
+class RekorUnreachable(ReleaseSourceError):
+    """The transparency log does not say when a release was signed."""
+
+    hint = (
+        "Run again. A directory that `mirror` filled has the log's entries beside the signatures, and needs no Rekor."
+    )
+
+
+class TransparencyLog(Protocol):
+    """A transparency log that can be searched."""
+
+    def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
+        """Return the entry of a signature, not verified, as `LogEntry` writes it, or None if the log has no entry.
+
+        Raises:
+            RekorUnreachable: the log does not answer.
+        """
+        ...
+
+
+class RekorLog:
+    """A log that is searched over HTTP; the first search asks `where` for its address."""
+
+    def __init__(self, where: Callable[[], str], exchange: SigstoreExchange | None = None) -> None:
+        self._where, self._exchange = where, exchange
+
+    def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
+        """Return the entry of a signature; see `TransparencyLog`."""
+        from ci_automation.net.network import Network  # only a release whose entry is not beside it needs all this
+        from ci_automation.net.values import Call
+        from ci_automation.signing.sigstore.exchange import JSON, RekorFailed, SigstoreExchange, UnsafeService
+        from ci_automation.signing.sigstore.rekor import (
+            UnreadableEntry,
+            entries_of_rekor_answer,
+            hashedrekord_proposal,
+        )
+
+        exchange = self._exchange or SigstoreExchange(Network.from_environment(os.environ))
+        body = b'{"entries":[%b]}' % hashedrekord_proposal(Digest.of(message), signature, certificate)
+        call = Call("POST", f"{self._where()}/api/v1/log/entries/retrieve", JSON, body, cap=_MAX_ANSWER_BYTES)
+        try:
+            answer = exchange.ask(call, RekorFailed)
+        except (RekorFailed, UnsafeService) as error:
+            raise RekorUnreachable(str(error)) from None
+        if answer.status in _NO_SUCH:
+            return None
+        try:
+            entries = entries_of_rekor_answer(answer.body if answer.status == _OK else b"")
+        except UnreadableEntry:
+            described = answer.described()
+            raise RekorUnreachable(f"the transparency log at {answer.host} answered {described}") from None
+        # The same may be logged again, in a later shard: what counts is when the log first saw it.
+        first = min(entries, key=lambda entry: entry.payload.integrated_time, default=None)
+        return None if first is None else first.to_json()

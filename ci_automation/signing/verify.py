@@ -11,6 +11,7 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry.port import TagMoved
 from ci_automation.signing import bundle, legacy
+from ci_automation.signing.bundle_format import Bundle
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.trust import Finding, Identity, TrustedIdentities, Verified
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
-    from ci_automation.signing.bundle import Bundle
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 
@@ -204,7 +204,7 @@ def _ensure_legacy(
 
 def _write_bundle(registry: Registry, reference: Reference, digest: Digest, signer: Signer) -> Verified:
     raw, trusted = signer.sign_statement(bundle.statement(digest)), signer.trusted
-    found = bundle.Bundle.parse(raw)
+    found = Bundle.parse(raw)
     _check(bundle.examine_bundle(found, digest, trusted) if found else Finding(None, "it is not a bundle"))
     bundle.attach_bundle(registry, reference, digest, raw, bundle.SIGNATURE_PREDICATE)
     return verify(registry, reference, digest, trusted, SignatureFormat.BUNDLE)

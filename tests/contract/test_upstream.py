@@ -28,10 +28,11 @@ from ci_automation.net.network import Network
 from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.port import NotFound
 from ci_automation.signing.sigstore.exchange import SigstoreExchange
-from ci_automation.signing.sigstore.lookup import RekorLog, RekorUnreachable
 from ci_automation.signing.trust import Identity
 from ci_automation.signing.upstream import (
     ISSUER,
+    RekorLog,
+    RekorUnreachable,
     UpstreamForged,
     UpstreamUnsigned,
     upstream_identity,

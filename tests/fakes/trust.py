@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.signing import legacy
-from ci_automation.signing.bundle import BUNDLE_TYPE, PAYLOAD_TYPE
+from ci_automation.signing.bundle import BUNDLE_TYPE
+from ci_automation.signing.bundle_format import PAYLOAD_TYPE
 from ci_automation.signing.trust import Certified, Identity, IdentityMatch, Rejected, TrustedIdentities
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 

@@ -17,6 +17,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.signing import bundle, legacy
+from ci_automation.signing.bundle_format import PAYLOAD_TYPE
 from ci_automation.signing.cluster import cluster_table
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.sigstore.keyless import KeylessSigner
@@ -68,7 +69,7 @@ class Impostor:
     def sign_payload(self, payload: bytes) -> dict[str, str]:
         return self.local.sign_detached(payload, self.identity, fault=self.fault).annotations
 
-    def sign_statement(self, statement: bytes, payload_type: str = bundle.PAYLOAD_TYPE) -> bytes:
+    def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
         return self.local.sign_bundle(statement, self.identity, fault=self.fault, payload_type=payload_type)
 
 

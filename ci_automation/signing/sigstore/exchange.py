@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 from ci_automation.errors import SigningError
 from ci_automation.net import services
 from ci_automation.net.network import Origin, UnsafeAddress
-from ci_automation.net.values import Call
 
 if TYPE_CHECKING:
-    from ci_automation.net.values import Answer
-
-__all__ = ["Call", "SigstoreExchange"]
+    from ci_automation.net.values import Answer, Call
 
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})

@@ -9,9 +9,13 @@ from msgspec import Struct
 
 from ci_automation.errors import SigningError
 from ci_automation.hiding import Hiding
-from ci_automation.net.values import parsed_json
+from ci_automation.net.values import Call, parsed_json
 from ci_automation.signing.sigstore.certified import certificate_of_pem, identity_of
-from ci_automation.signing.sigstore.exchange import JSON, Call, FulcioFailed, require_done
+from ci_automation.signing.sigstore.exchange import (
+    JSON,
+    FulcioFailed,
+    require_done,
+)
 from ci_automation.signing.sigstore.rekor import base64_encoded, compact
 from ci_automation.signing.trust import Rejected
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from ci_automation.errors import SigningError
-from ci_automation.signing.bundle import Envelope
+from ci_automation.signing.bundle_format import Envelope
 from ci_automation.signing.sigstore import certified
 from ci_automation.signing.sigstore.instance_files import (
     PUBLIC_TUF,

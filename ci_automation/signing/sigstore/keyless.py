@@ -13,7 +13,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.signing.bundle import BUNDLE_TYPE, PAYLOAD_TYPE, Envelope
+from ci_automation.net.values import Call
+from ci_automation.signing.bundle import BUNDLE_TYPE
+from ci_automation.signing.bundle_format import PAYLOAD_TYPE, Envelope
 from ci_automation.signing.legacy import (
     CERTIFICATE_ANNOTATION,
     CHAIN_ANNOTATION,
@@ -23,7 +25,6 @@ from ci_automation.signing.legacy import (
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.sigstore.exchange import (
     JSON,
-    Call,
     RekorFailed,
     SigstoreExchange,
     TimestampFailed,
@@ -133,11 +134,7 @@ class KeylessSigner:
         held = self._certificate(services)
         unsigned = Envelope(payload_type, statement, ())
         signature = held.sign(unsigned.message)
-        envelope = {
-            "payload": base64_encoded(statement),
-            "payloadType": payload_type,
-            "signatures": [{"sig": base64_encoded(signature)}],
-        }
+        envelope = unsigned.signed(signature)
         material: dict[str, Any] = {"certificate": {"rawBytes": base64_encoded(held.der)}}
         if self._rekor == 1:
             answer = self._logged(services, dsse_proposal(compact(envelope), held.pem))

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.net.network import Origin, UnsafeAddress
-from ci_automation.registry.addresses import (
+from ci_automation.registry.authorization import Challenge
+from ci_automation.registry.credentials import (
     base_url,
     check_address,
     followed,
@@ -16,7 +17,6 @@ from ci_automation.registry.addresses import (
     repository_path,
     shares_credentials,
 )
-from ci_automation.registry.authorization import Challenge
 from ci_automation.registry.wire import next_link
 
 

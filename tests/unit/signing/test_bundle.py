@@ -14,7 +14,8 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing import bundle
-from ci_automation.signing.bundle import BUNDLE_TYPE, SIGNATURE_PREDICATE, Bundle
+from ci_automation.signing.bundle import BUNDLE_TYPE, SIGNATURE_PREDICATE
+from ci_automation.signing.bundle_format import Bundle, Envelope
 from ci_automation.signing.signer import KeySigner, SignatureUnusable
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
@@ -107,7 +108,7 @@ def test_the_statement_has_a_fixed_form() -> None:
 
 def test_what_is_signed_is_dsses_encoding() -> None:
     """The example of DSSE's own `protocol.md`."""
-    envelope = bundle.Envelope("http://example.com/HelloWorld", b"hello world", ())
+    envelope = Envelope("http://example.com/HelloWorld", b"hello world", ())
     assert envelope.message == b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
 
 
@@ -241,7 +242,7 @@ def signed(statement: object) -> bytes:
 
 
 SIGNATURE = json.loads(SIGNED)["dsseEnvelope"]["signatures"]
-OTHER_KIND = bundle.Envelope("text/plain", STATEMENT, ())
+OTHER_KIND = Envelope("text/plain", STATEMENT, ())
 OF_OTHER_KIND = [{"sig": base64.b64encode(OURS.sign(OTHER_KIND.message)).decode()}]
 TOO_MANY = json.loads(STATEMENT) | {"subject": [{"digest": {"sha256": DIGEST.hex}}] * 1025}
 NOT_COUNTING: dict[str, tuple[bytes, str, Trusted]] = {

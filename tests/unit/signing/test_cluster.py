@@ -11,6 +11,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.version import Version
 from ci_automation.signing import bundle, legacy
+from ci_automation.signing.bundle_format import Bundle
 from ci_automation.signing.cluster import cluster_table, judge_cluster
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import Signatures, examine
@@ -41,18 +42,18 @@ def sig(by: object = OURS, digest: Digest = DIGEST) -> legacy.Signature:
     return legacy.Signature(sig_annotations(message, cast("Identity | None", by)), message)
 
 
-def keyed(by: object = OURS, statement: bytes = STATEMENT) -> bundle.Bundle:
+def keyed(by: object = OURS, statement: bytes = STATEMENT) -> Bundle:
     """Return a bundle by a key."""
     return parsed(bundle.signed_with_key(statement, OURS if by is OURS else THEIRS))
 
 
-def keyless(by: Identity | None = US, statement: bytes = STATEMENT, rekor: int = 1) -> bundle.Bundle:
+def keyless(by: Identity | None = US, statement: bytes = STATEMENT, rekor: int = 1) -> Bundle:
     """Return a bundle by an identity; None: one whose certificate is rejected."""
     return parsed(keyless_bundle(statement, by, rekor))
 
 
-def parsed(raw: bytes) -> bundle.Bundle:
-    found = bundle.Bundle.parse(raw)
+def parsed(raw: bytes) -> Bundle:
+    found = Bundle.parse(raw)
     assert found is not None
     return found
 
@@ -65,7 +66,7 @@ IN_REKOR_2 = parsed(
         b'"kindVersion"', f'"canonicalizedBody": "{LOGGED}", "kindVersion"'.encode()
     )
 )
-CASES: dict[str, tuple[tuple[legacy.Signature | bundle.Bundle, ...], Trusted, str, str]] = {
+CASES: dict[str, tuple[tuple[legacy.Signature | Bundle, ...], Trusted, str, str]] = {
     # what is there, who is trusted, what Flux 2.2 ... 2.9 does, and a word of the last reason
     "nothing": ((), KEY, NONE, "there is no signature"),
     "a .sig by the key": ((sig(),), KEY, ALL, f".sig of {OURS.public.fingerprint}"),
@@ -107,7 +108,7 @@ CASES: dict[str, tuple[tuple[legacy.Signature | bundle.Bundle, ...], Trusted, st
     "an own trust root and Rekor 2": ((keyless(rekor=2),), OWN_ROOT, "nnnnnnnny", "the bundle of"),
     "a message signature": ((MESSAGE,), ONE, NONE, "no DSSE envelope"),
     "a message signature masks a good .sig": ((sig(US), MESSAGE), ONE, OLD, "no DSSE envelope"),
-    "a bundle too large to read": ((sig(), bundle.Bundle(b"", problem="too many bytes")), KEY, OLD, "too many bytes"),
+    "a bundle too large to read": ((sig(), Bundle(b"", problem="too many bytes")), KEY, OLD, "too many bytes"),
     # in capitals: Flux takes it, and we would not
     "a .sig for another digest": ((sig(digest=OTHER),), KEY, "YYYYYYYYY", "it was made for another digest: Flux does"),
     "a keyless .sig for another digest": ((sig(US, OTHER),), ONE, "YYYYYYYYY", "it was made for another digest"),
@@ -119,18 +120,16 @@ CASES: dict[str, tuple[tuple[legacy.Signature | bundle.Bundle, ...], Trusted, st
 }
 
 
-def evidence(*found: legacy.Signature | bundle.Bundle) -> Signatures:
+def evidence(*found: legacy.Signature | Bundle) -> Signatures:
     return Signatures(
         DIGEST,
         tuple(each for each in found if isinstance(each, legacy.Signature)),
-        tuple(each for each in found if isinstance(each, bundle.Bundle)),
+        tuple(each for each in found if isinstance(each, Bundle)),
     )
 
 
 @pytest.mark.parametrize(("found", "trusted", "expected", "last"), CASES.values(), ids=list(CASES))
-def test_the_table(
-    found: tuple[legacy.Signature | bundle.Bundle, ...], trusted: Trusted, expected: str, last: str
-) -> None:
+def test_the_table(found: tuple[legacy.Signature | Bundle, ...], trusted: Trusted, expected: str, last: str) -> None:
     rows = cluster_table(evidence(*found), trusted)
     assert tuple(row.flux for row in rows) == MINORS
     letters = {(True, True): "y", (True, False): "Y", (False, False): "n"}
@@ -151,7 +150,7 @@ REASONS = {
 
 @pytest.mark.parametrize(("found", "trusted", "flux", "reason"), REASONS.values(), ids=list(REASONS))
 def test_a_refusal_says_why(
-    found: tuple[legacy.Signature | bundle.Bundle, ...], trusted: Trusted, flux: str, reason: str
+    found: tuple[legacy.Signature | Bundle, ...], trusted: Trusted, flux: str, reason: str
 ) -> None:
     judgement = judge_cluster(examine(evidence(*found), trusted), trusted, Version.parse(flux))
     assert not judgement.accepted

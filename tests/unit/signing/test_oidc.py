@@ -9,9 +9,13 @@ from typing import Any, cast
 import pytest
 
 from ci_automation.errors import SigningError
-from ci_automation.net.values import Answer
+from ci_automation.net.values import Answer, Call
 from ci_automation.net.waiting import Clock, Patience
-from ci_automation.signing.sigstore.exchange import Call, SigstoreExchange, TokenServiceFailed, UnsafeService
+from ci_automation.signing.sigstore.exchange import (
+    SigstoreExchange,
+    TokenServiceFailed,
+    UnsafeService,
+)
 from ci_automation.signing.sigstore.oidc import (
     GITHUB,
     GitHubTokens,

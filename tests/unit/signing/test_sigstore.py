@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import UsageError
 from ci_automation.net.network import Network
-from ci_automation.signing.bundle import PAYLOAD_TYPE, Envelope
+from ci_automation.signing.bundle_format import PAYLOAD_TYPE, Envelope
 from ci_automation.signing.sigstore.certified import identity_of, require_code_signing, require_signed
 from ci_automation.signing.sigstore.instance import NoSigningServices, Services
 from ci_automation.signing.sigstore.instance_files import TrustConfigUnreadable

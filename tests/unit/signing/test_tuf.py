@@ -39,7 +39,10 @@ from tests.fakes.sigstore.trust import signing_config, trusted_root
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.signing.sigstore.exchange import Call, SigstoreExchange
+    from ci_automation.net.values import Call
+    from ci_automation.signing.sigstore.exchange import (
+        SigstoreExchange,
+    )
 
 NOW = datetime.now(UTC).replace(microsecond=0)  # TUF's client reads the clock itself
 FILES = (b'{"roots": 1}', b'{"services": 1}')
