@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
     from ci_automation.github.content_history import ContentHistory
+    from ci_automation.github.model import Making
     from ci_automation.github.repository import Ahead
     from ci_automation.github.waiting import Spent
 
@@ -88,6 +89,7 @@ class Hub(Hiding, Struct):
     say: Callable[[str], None]
     hide: Callable[[str], None]
     groups: dict[str, list[PullRequestApprovals]] = field(default_factory=dict)  # that were looked at in this run
+    made: dict[int, Making] = field(default_factory=dict)  # of the pull requests that were merged, by number
     _app: AppTokens | None = None
     _branch: str = ""
     _spent: Spent | None = None
@@ -300,7 +302,7 @@ def _by_pull_request(goal: Target, hub: Hub, kind: RequestKind, settings: Approv
 
     rights = {"contents": "write", "pull_requests": "write"} | ({"members": "read"} if settings.team else {})
     client, name = hub.client(**rights), hub.repository
-    places = Repository(client, name, hub.ahead(goal)), Commits(client, name), Pulls(client, name)
+    places = Repository(client, name, hub.ahead(goal), hub.made), Commits(client, name), Pulls(client, name)
     place = hub.job.workspace if hub.inputs.command in {"update", "promote"} else None
     asked = AskedArtifact(goal.name, goal.channel, settings, kind, partial(judged_by, goal), place)
     if kind is RequestKind.CONTENT or goal.configured is None or not goal.configured.group:

@@ -131,10 +131,15 @@ def _github_source(given: Arguments, config: Config | None) -> ReleaseSource:
 
 
 class LateSource:
-    """A source of releases that is opened when the first release is asked for: most commands ask for none."""
+    """A source of releases that is opened when the first release is asked for: most commands ask for none.
+
+    Nothing is asked for twice, since many artifacts can take the same step.
+    """
 
     def __init__(self, find: Callable[[], ReleaseSource]) -> None:
         self._find = find
+        self._listed: dict[Version | None, tuple[Release, ...]] = {}
+        self._fetched: dict[Version, FetchedRelease] = {}
 
     @cached_property
     def _found(self) -> ReleaseSource:
@@ -142,11 +147,15 @@ class LateSource:
 
     def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
         """Return the releases, newest version first."""
-        return self._found.list(newer_than)
+        if newer_than not in self._listed:
+            self._listed[newer_than] = self._found.list(newer_than)
+        return self._listed[newer_than]
 
     def fetch(self, version: Version) -> FetchedRelease:
         """Return the release of `version`."""
-        return self._found.fetch(version)
+        if version not in self._fetched:
+            self._fetched[version] = self._found.fetch(version)
+        return self._fetched[version]
 
     def advisories(self) -> tuple[Advisory, ...]:
         """Return the published security advisories, which are asked for once."""

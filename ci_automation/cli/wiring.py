@@ -8,6 +8,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation.action.job import Job
 from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.cli.arguments import configuration, configuration_root
@@ -76,7 +78,7 @@ def targets(artifact: str | None, given: Arguments, *, signs: bool = True) -> tu
     elif (config := _begun(given, signs=signs)) is None:
         raise NothingNamed
     else:
-        found = tuple(_target(each, config, given, signs=signs) for each in config.artifacts)
+        found = _all_of(config, given, signs=signs)
     failed = [each.prepared for each in found if isinstance(each.prepared, Error)]
     if len(failed) == len(found) and len({str(error) for error in failed}) == 1:
         raise failed[0]
@@ -85,7 +87,14 @@ def targets(artifact: str | None, given: Arguments, *, signs: bool = True) -> tu
 
 def readers_targets(config: Config, given: Arguments) -> tuple[Target, ...]:
     """Return all artifacts of a configuration that was read elsewhere, for a run that does not sign."""
-    return tuple(_target(each, config, given, signs=False) for each in config.artifacts)
+    return _all_of(config, given, signs=False)
+
+
+def _all_of(config: Config, given: Arguments, *, signs: bool) -> tuple[Target, ...]:
+    """Return all artifacts of a configuration, with one source: no release is fetched, or proven, for each of them."""
+    releases, proof = release_source(given, config), cache(partial(upstream, given, config))
+    every = (_target(each, config, given, signs=signs) for each in config.artifacts)
+    return tuple(it.with_ports(lambda ports: replace(ports, releases=releases, find_upstream=proof)) for it in every)
 
 
 def _configured(artifact: str, config: Config | None) -> ArtifactConfig | None:

@@ -18,6 +18,7 @@ from ci_automation.github.model import BranchUpdate, Making, UpdateKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ci_automation.github.client import GitHub
     from ci_automation.github.model import Actor, PullRequest, PullSnapshot
 
 MAKING = """
@@ -68,7 +69,14 @@ _KINDS = {kind.value: kind for kind in UpdateKind}
 
 
 class BranchLog(OfRepository):
-    """GitHub's log of the branches of a repository, and how pull requests were made, for which that log speaks."""
+    """GitHub's log of the branches of a repository, and how pull requests were made, for which that log speaks.
+
+    `made` keeps how merged requests were made, which does not change: a group's request is judged for each artifact.
+    """
+
+    def __init__(self, client: GitHub, name: str, made: dict[int, Making] | None = None) -> None:
+        super().__init__(client, name)
+        self._made = {} if made is None else made
 
     def updates(self, branch: str, limit: int = _MANY_MERGES) -> tuple[BranchUpdate, ...] | None:
         """Return the last updates of a branch, newest first; None where GitHub has no log, or none for this token."""
@@ -96,15 +104,17 @@ class BranchLog(OfRepository):
         kinds = {update.after: update.kind for update in reversed(updates or ())}
         if updates is not None and pull.merge_commit not in kinds and seen.head not in kinds:
             return None
-        found, viewer = self._query(_ASKED, {"number": pull.number}, MAKING, {"number": "Int!"})
-        node = found.fields("pullRequest")
-        making = self.read_making(node, pull, viewer)
+        if pull.number not in self._made:
+            found, viewer = self._query(_ASKED, {"number": pull.number}, MAKING, {"number": "Int!"})
+            node = found.fields("pullRequest")
+            merged_with = tuple(_merged_with(node, pull))
+            self._made[pull.number] = replace(self.read_making(node, pull, viewer), merged_with=merged_with)
         kind = kinds.get(pull.merge_commit or "", UpdateKind.OTHER) if updates is not None else None
         # A log can lose the moment of the merge.
         since = datetime.min.replace(tzinfo=UTC) if pull.merge_commit in kinds else pull.merged_at
         newer = takewhile(lambda update: update.after != pull.merge_commit, updates or ())
         later = tuple(it.after for it in newer if it.after != seen.head and since and it.at > since)
-        return replace(making, merged_as=kind, merged_with=tuple(_merged_with(node, pull)), later=later)
+        return replace(self._made[pull.number], merged_as=kind, later=later)
 
     def read_making(self, node: Fields, pull: PullRequest, viewer: Actor, *, pushes: bool = True) -> Making:
         """Return how a pull request was made: by the fields that `MAKING` asks for, and by the log of its branch.

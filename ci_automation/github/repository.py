@@ -15,6 +15,7 @@ from ci_automation.github.model import (
     Actor,
     Branch,
     Commit,
+    Making,
     PullRequest,
     PullSnapshot,
     PullState,
@@ -80,8 +81,10 @@ class Ahead(Struct):
 class Repository(BranchLog):
     """One repository with the permissions of the client's token."""
 
-    def __init__(self, client: GitHub, name: str, ahead: Ahead | None = None) -> None:
-        super().__init__(client, name)
+    def __init__(
+        self, client: GitHub, name: str, ahead: Ahead | None = None, made: dict[int, Making] | None = None
+    ) -> None:
+        super().__init__(client, name, made)
         self.ahead = ahead or Ahead()
 
     def snapshot(self, branch: str, file: str) -> PullSnapshot:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.cli import run
 from ci_automation.github.client import GitHub
 from ci_automation.github.waiting import GitHubPatience
 from ci_automation.net.waiting import Clock
@@ -93,6 +94,66 @@ def test_a_newer_request_takes_eight_at_most(scene: Scene) -> None:
     scene.configure(approval=EVERYTHING)
     requests = spent(scene)
     assert len(requests) <= 8, [f"{request.method} {request.path}" for request in requests]
+
+
+def group_of(scene: Scene, number: int, more: str = "") -> None:
+    """Let the configuration have a group of channels that have the patch; `more` is said of the first."""
+    scene.fleet.protections.clear()
+    own = ["--flux-version", PATCH, "--releases", "../releases", "--signing", "key", "--key", "cosign.key"]
+    rows: list[str] = []
+    for name in map(str, range(number)):
+        channel = f"layout:{name}:{name}"
+        if not (scene.runner.workspace / name).exists():
+            assert run(["init", channel, *own]) == 0
+        rows.append(f"- {{name: '{name}', url: '{channel}', group: eu{'' if rows else more}}}\n")
+    (scene.runner.workspace / ".github/flux-manifests.yaml").write_text(
+        f"version: 1\napiUrl: {scene.forge.url}\nupstream: {{verify: if-available}}\n"
+        f"defaults: {{approval: {{via: pull-request}}}}\nartifacts:\n{''.join(rows)}"
+    )
+
+
+def merged(scene: Scene) -> None:
+    """Merge the request that is open as a person who may."""
+    scene.fleet.merge(next(it.number for it in scene.fleet.pulls if it.state == "OPEN"), "ada")
+
+
+def of_fleet(scene: Scene) -> list[str]:
+    """Return what a run asks of the repository that it runs in."""
+    found = (it for it in spent(scene) if it.path != "/graphql" or it.body["variables"].get("o") != "fluxcd")
+    return [f"{it.method} {it.path}" for it in found]
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_a_merged_group_takes_three_requests_for_each_artifact_and_four(scene: Scene, number: int) -> None:
+    group_of(scene, number)
+    before = len(scene.forge.requests)
+    assert len(of_fleet(scene)) == 4
+    assert len(scene.forge.requests) - before == 4 + 17  # releases and advisories, for all artifacts
+    merged(scene)
+    requests = of_fleet(scene)
+    assert len(requests) == 3 * number + 4, requests  # the last two look at its branch once more, and delete it
+
+
+def test_a_hazard_that_the_page_did_not_show_takes_three_more(scene: Scene) -> None:
+    group_of(scene, 1)
+    scene.run()
+    merged(scene)
+    group_of(scene, 1, ", clusters: {kubernetes: '1.34'}")
+    for number in (5 + 3, 5 + 1):  # it is asked for, and found to be asked for
+        requests = of_fleet(scene)
+        assert len(requests) == number, requests
+
+
+def test_a_job_that_begins_again_takes_three_more(scene: Scene) -> None:
+    group_of(scene, 1)
+    scene.run()
+    once = len(of_fleet(scene))
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    path = ".github/flux-manifests.yaml"
+    scene.fleet.push("main", {path: (scene.runner.workspace / path).read_bytes()}, "keeper")
+    scene.runner.variables["GITHUB_RUN_ATTEMPT"] = "2"
+    requests = of_fleet(scene)
+    assert len(requests) == once + 3, requests
 
 
 def test_many_repositories_are_written_to_at_a_pace_that_github_takes(
