@@ -25,10 +25,12 @@ from ci_automation.flows.publication.past import (
     NotOfThisChannel,
     OtherVersion,
     PastNotOurs,
+    find_past,
 )
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose_rollback, roll_back
 from ci_automation.flows.update import adopt, heal, update
+from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Severity
@@ -306,6 +308,19 @@ class TestWhoseItIs:
         assert f"The hold on {MINOR} (" in adoption_text(asked[0])
         assert (at(world), held(world)) == (planted, [MINOR])
         assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
+
+    @pytest.mark.parametrize("adopting", [update, adopt])
+    def test_an_adoption_of_less_lets_nobody_move_the_channel_up_again(
+        self, world: World, adopting: Callable[..., object]
+    ) -> None:
+        left, before = at(world), find_past(CHANNEL, str(PATCH), at(world), world.ports())
+        for digest in (before, left):
+            world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(digest)))
+            if digest == before:
+                adopting(CHANNEL, world.ports(), intent(adopt=True))
+        with pytest.raises(ChannelMovedBack):
+            update(CHANNEL, world.ports(), intent(policy=AUTO))
+        assert isinstance(verify_channel(CHANNEL, world.ports(), intent()).problem, ChannelMovedBack)
 
     def test_without_a_signer_there_is_no_hold_and_so_no_rollback(self, world: World) -> None:
         with pytest.raises(NoSigner):

@@ -13,7 +13,7 @@ from ci_automation.flows.planning.base import read_contents, stated_options
 from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.components import controller_images, unpin
-from ci_automation.policy.hold import still_on
+from ci_automation.policy.hold import Hold, still_on
 from ci_automation.records import provenance, sbom
 from ci_automation.records.attached import attest
 from ci_automation.records.ledger import ImmutableTagMoved
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
     from ci_automation.records.content import RecordedContent
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.writer import RecordWriter
@@ -139,6 +138,8 @@ def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent
     writer.keep(observed.manifest, kept_holds(observed, contents.version, ports, intent.now))
     last = ledger.newest()
     now = ports.later_than(last.at if last else None).clock()
+    if last is not None and last.version > contents.version:  # nobody may move the channel up there again unnoticed
+        _mark_left(writer, Hold(last.version, last.digest, now, reason="another digest was adopted"))
     made = replace(
         record_of(writer, intent, observed.digest, contents.version, contents.options.digest, now),
         previous=last.digest if last and last.digest != observed.digest else None,
@@ -157,11 +158,17 @@ def record_interrupted_rollback(placed: Placed, hold: Hold, ports: Ports, intent
     registry, channel, contents = ports.registry, placed.channel, read_contents(placed, ports, intent)
     registry.put_blob(channel, CONFIG_BLOB)
     writer = ports.writer(channel, intent.run)
-    if registry.resolve(channel.at_digest(hold.digest)) is not None:
-        writer.mark_left(registry.manifest(channel.at_digest(hold.digest)), hold)
+    _mark_left(writer, hold)
     options, now = stated_options(placed, contents), ports.later_than(placed.last).clock()
     made = record_of(writer, intent, placed.digest, contents.version, options, now)
     writer.write(placed.manifest, replace(made, previous=hold.digest, recovered=True, rolled_back=True))
+
+
+def _mark_left(writer: RecordWriter, hold: Hold) -> None:
+    """Attach to the digest in a hold, if it is there, that the channel left it."""
+    at = writer.channel.at_digest(hold.digest)
+    if writer.registry.resolve(at) is not None:
+        writer.mark_left(writer.registry.manifest(at), hold)
 
 
 def sign_rollback(shown: Rollback, options: Digest, writer: RecordWriter, ports: Ports, intent: Intent) -> bytes:
