@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.errors import Error, PolicyRefused
+from ci_automation.errors import Error, PolicyRefused, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.planning.base import read_contents, read_shown, stated_options
 from ci_automation.flows.planning.findings import findings
@@ -208,7 +208,12 @@ def _repeated(
             kept = (hold,)
     digest, version = observed.digest, target.version
     shown = Rollback(observed.channel, digest, version, digest, version, hold, Findings())
-    shown = replace(shown, signs=signs, holds=bool(kept))
+    astray: Exception | None
+    try:
+        astray = problem_of(place(observed, ports), version, ports)
+    except VerificationFailed as error:
+        astray = error
+    shown = replace(shown, signs=signs, holds=bool(kept), problem=str(astray or ""))
     return RollbackProposal(shown, observed, stated_options(observed, target), kept)
 
 

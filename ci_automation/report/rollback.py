@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class Rollback(Struct, frozen=True):
     """A channel on its way back: from which digest to which, what that does to clusters, and what is on hold then.
 
-    `problem` says why what the channel has now is not to be trusted; nothing of it is taken along. `signs` says that
-    the target has lost its signature, and is signed again. Where both digests are the same, the channel is there.
-    `version_tags` lead to the target afterwards, or, without `moves_tags`, stay at the base. `holds` says that the hold
-    is not on yet, or changes.
+    `problem` says why what the channel has now is not to be trusted, or does not belong there; nothing of it is taken
+    along. `signs` says that the target has lost its signature, and is signed again. Where both digests are the same,
+    the channel is there. `version_tags` lead to the target afterwards, or, without `moves_tags`, stay at the base.
+    `holds` says that the hold is not on yet, or changes.
     """
 
     channel: Reference
@@ -100,6 +100,9 @@ def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: 
     """
     if rollback.is_there:
         yield MarkedLine(f"{rollback.channel} is already at {rollback.target_version}, {rollback.target}.")
+        if rollback.problem:
+            yield MarkedLine(f"Updates stop at it: {rollback.problem}", "warning")
+            yield MarkedLine("To go on from there, adopt it with `update --adopt`.")
         yield from _hold_lines(rollback, lifting)
         return
     yield MarkedLine(f"{rollback.channel} goes back from {rollback.base_version} to {rollback.target_version}:")

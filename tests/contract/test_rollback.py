@@ -41,6 +41,7 @@ from ci_automation.records.ledger import ImmutableTagMoved, Ledger, notes_in
 from ci_automation.records.notes import Approval, HoldStatement
 from ci_automation.records.writer import HoldNotKept, RecordWriter
 from ci_automation.report.adoption import adoption_text
+from ci_automation.report.rollback import rollback_parts
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
@@ -308,6 +309,13 @@ class TestWhoseItIs:
         assert f"The hold on {MINOR} (" in adoption_text(asked[0])
         assert (at(world), held(world)) == (planted, [MINOR])
         assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
+
+    def test_where_somebody_else_moved_the_channel_there_already_is_told(self, world: World) -> None:
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(self.past(world))))
+        shown = back(world)
+        assert (shown.is_there, shown.hold) == (True, None)
+        assert "a signed record says that it was moved on to" in shown.problem
+        assert any("Updates stop at it" in str(part) for part in rollback_parts(shown, None))
 
     @pytest.mark.parametrize("adopting", [update, adopt])
     def test_an_adoption_of_less_lets_nobody_move_the_channel_up_again(
