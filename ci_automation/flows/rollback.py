@@ -22,7 +22,13 @@ from ci_automation.flows.planning.findings import findings
 from ci_automation.flows.publication.past import find_past, prove_past, require_version
 from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.publish import move, require_signer
-from ci_automation.flows.publication.recording import kept_holds, record_interrupted_rollback, sign_rollback
+from ci_automation.flows.publication.recording import (
+    kept_holds,
+    left_behind,
+    mark_left,
+    record_interrupted_rollback,
+    sign_rollback,
+)
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
 from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.policy.content import Content, content_verdicts
@@ -88,6 +94,7 @@ class RollbackProposal(Struct, frozen=True):
     options: Digest
     holds: tuple[Hold, ...]  # that the target needs: those of the base, and the new one
     left: Manifest | None = None  # of the base, if it is ours
+    behind: tuple[Hold, ...] = ()  # on what the channel had before somebody moved it, if that is newer
 
 
 def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> RollbackProposal:
@@ -118,12 +125,14 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     tags = _astray(observed, target.version, known.digest, ports, intent)
     shown = replace(shown, signs=not known.signed, version_tags=tags, moves_tags=intent.version_tags)
     kept = still_on(ledger.holds(observed.digest), target.version, intent.now)
+    behind: tuple[Hold, ...] = ()
     with suppress(ImmutableTagMoved):  # which hides holds, and stops no rollback
         if problem or problem_of(place(observed, ports), version, ports):
             kept = (*kept_holds(observed, target.version, ports, intent.now), *kept)
+            behind = left_behind(ledger.newest(), hold, target.version)
     kept = (*(it for it in kept if it.digest != known.digest), hold)  # whoever goes back to what was on hold wants that
     left = None if problem else observed.manifest
-    return RollbackProposal(shown, past_one, stated_options(past_one, target), kept, left)
+    return RollbackProposal(shown, past_one, stated_options(past_one, target), kept, left, behind)
 
 
 def _leaving(
@@ -253,6 +262,7 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
     move(channel, shown.base, manifest, ports)
     if proposal.left is not None and shown.hold is not None:
         writer.mark_left(proposal.left, shown.hold)
+    mark_left(writer, proposal.behind)
     if (now := registry.resolve(channel)) != shown.target:  # a publication that began before may have moved it again
         raise ChannelMoved(channel, shown.target, now)
     ports.say("recording it")

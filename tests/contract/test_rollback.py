@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.records.attached import Said
     from ci_automation.report.adoption import Adoption
+    from tests.fakes.registry import Asked
 
 NEWER = release("v2.99.5", like="v2.99.4", published_at="2026-11-01T00:00:00Z")
 CERTAIN = Hazard(
@@ -316,6 +317,32 @@ class TestWhoseItIs:
         assert (shown.is_there, shown.hold) == (True, None)
         assert "a signed record says that it was moved on to" in shown.problem
         assert any("Updates stop at it" in str(part) for part in rollback_parts(shown, None))
+
+    @pytest.mark.parametrize("killed", [False, True], ids=["", "though its run was killed"])
+    @pytest.mark.parametrize("signed", [False, True], ids=["planted", "moved"])
+    def test_nobody_moves_the_channel_up_again_to_what_it_had_before_somebody_moved_it(
+        self, world: World, *, signed: bool, killed: bool
+    ) -> None:
+        newest = at(world)
+        if signed:
+            world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(self.past(world))))
+        else:
+            plant(world, made(PATCH, type(OVERLAY)(OVERLAY.files[:1])))
+        moved = world.channel_digest()
+
+        def die(_: Asked) -> None:
+            if world.channel_digest() != moved:
+                raise Killed
+
+        if killed:
+            world.registry.before = die
+            with pytest.raises(Killed):
+                back(world, str(OLD))
+            world.registry.before = lambda _: None
+        back(world, str(OLD))
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(newest)))
+        with pytest.raises(ChannelMovedBack):
+            update(CHANNEL, world.ports(), intent(policy=AUTO))
 
     @pytest.mark.parametrize("adopting", [update, adopt])
     def test_an_adoption_of_less_lets_nobody_move_the_channel_up_again(

@@ -20,6 +20,7 @@ from ci_automation.records.ledger import ImmutableTagMoved
 from ci_automation.records.notes import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from ci_automation.flows.observe import Observed, Placed
@@ -138,8 +139,8 @@ def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent
     writer.keep(observed.manifest, kept_holds(observed, contents.version, ports, intent.now))
     last = ledger.newest()
     now = ports.later_than(last.at if last else None).clock()
-    if last is not None and last.version > contents.version:  # nobody may move the channel up there again unnoticed
-        _mark_left(writer, Hold(last.version, last.digest, now, reason="another digest was adopted"))
+    here = Hold(contents.version, observed.digest, now, reason="another digest was adopted")
+    mark_left(writer, left_behind(last, here, contents.version))
     made = replace(
         record_of(writer, intent, observed.digest, contents.version, contents.options.digest, now),
         previous=last.digest if last and last.digest != observed.digest else None,
@@ -158,17 +159,29 @@ def record_interrupted_rollback(placed: Placed, hold: Hold, ports: Ports, intent
     registry, channel, contents = ports.registry, placed.channel, read_contents(placed, ports, intent)
     registry.put_blob(channel, CONFIG_BLOB)
     writer = ports.writer(channel, intent.run)
-    _mark_left(writer, hold)
+    mark_left(writer, (hold, *left_behind(writer.own.newest(), hold, contents.version)))
     options, now = stated_options(placed, contents), ports.later_than(placed.last).clock()
     made = record_of(writer, intent, placed.digest, contents.version, options, now)
     writer.write(placed.manifest, replace(made, previous=hold.digest, recovered=True, rolled_back=True))
 
 
-def _mark_left(writer: RecordWriter, hold: Hold) -> None:
-    """Attach to the digest in a hold, if it is there, that the channel left it."""
-    at = writer.channel.at_digest(hold.digest)
-    if writer.registry.resolve(at) is not None:
-        writer.mark_left(writer.registry.manifest(at), hold)
+def left_behind(last: Record | None, hold: Hold, version: Version) -> tuple[Hold, ...]:
+    """Return a hold like this one on what a channel had last by its records, if it goes from there to a lower version.
+
+    Whoever can write to the registry may have moved it in between. Runs look for later moves among digests of the same
+    or a higher version alone: without a note of its own, nothing would keep that person from moving it up again.
+    """
+    if last is None or last.version <= version or last.digest == hold.digest:
+        return ()
+    return (replace(hold, version=last.version, digest=last.digest),)
+
+
+def mark_left(writer: RecordWriter, left: Iterable[Hold]) -> None:
+    """Attach to each digest of these holds, if it is there, that the channel left it."""
+    for hold in left:
+        at = writer.channel.at_digest(hold.digest)
+        if writer.registry.resolve(at) is not None:
+            writer.mark_left(writer.registry.manifest(at), hold)
 
 
 def sign_rollback(shown: Rollback, options: Digest, writer: RecordWriter, ports: Ports, intent: Intent) -> bytes:
