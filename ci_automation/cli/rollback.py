@@ -16,23 +16,26 @@ from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose_rollback, roll_back
 from ci_automation.policy.decision import Decision
 from ci_automation.records.notes import MAX_TEXT, is_fit
+from ci_automation.report.blocks import plain_text
 from ci_automation.report.rollback import hold_json, rollback_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from ci_automation.artifact.reference import Reference
     from ci_automation.cli.target import Target
     from ci_automation.flows.rollback import RollbackProposal
+    from ci_automation.policy.hold import Hold
     from ci_automation.report.rollback import Rollback
 
 
 class NotConfirmed(PolicyRefused):
-    """Nobody said yes to what a rollback does."""
+    """Nobody said yes to what a rollback does, or to the end of a hold."""
 
     hint = "Nothing was changed. Answer yes at a terminal, or add --yes in a job."
 
-    def __init__(self, rollback: Rollback) -> None:
-        super().__init__(f"{rollback.channel} was not rolled back: no person confirmed it")
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: no person confirmed it")
 
 
 class UnfitReason(UsageError):
@@ -59,7 +62,7 @@ class DateHasPassed(UsageError):
 @click.option("--lift", is_flag=True, help="end the hold on what was left; the channel stays where it is")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="hold what is left until then (UTC)")
 @click.option("--reason", default="", metavar="TEXT", help="why; the hold shows it")
-@click.option("--yes", is_flag=True, help="go back without being asked, for jobs")
+@click.option("--yes", is_flag=True, help="go back, or lift, without being asked, for jobs")
 @takes("acknowledge", "allow-removal", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
 def rollback_command(
     artifact: str,
@@ -77,7 +80,7 @@ def rollback_command(
     version would go, is refused until it is acknowledged. Nothing is rendered: clusters get the bytes that they had.
     A signed hold keeps schedules and old approvals from bringing back what was left, until a newer release is there,
     or until a date. Repeat the command after a crash; with another --until or --reason it changes the hold. --lift
-    ends it: the next run of `update` may take again what was left.
+    shows it, asks, and ends it: the next run of `update` may take again what was left.
 
     \b
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --to v2.8.8 --reason "webhooks time out"
@@ -92,7 +95,7 @@ def rollback_command(
     wish = Wish(to, _to_come(until), reason, given.acknowledge)
     goal = target(artifact, given)
     if lift:
-        _lift(goal, reason, given)
+        _lift(goal, reason, given, asks=not yes)
     else:
         _roll_back(goal, wish, given, asks=not yes)
 
@@ -104,7 +107,7 @@ def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> Non
     if proposal.shown.decision is Decision.REFUSED:
         raise RollbackRefused(proposal.shown)
     if asks and _needs_a_yes(proposal) and not confirmed("Go back?"):
-        raise NotConfirmed(proposal.shown)
+        raise NotConfirmed(f"{goal.channel} was not rolled back")
     roll_back(proposal, goal.ports, goal.intent)
     if given.output == "json":
         print_json({**proposal.shown.to_json(), "changed": not proposal.shown.is_there}, "rollback")
@@ -130,11 +133,19 @@ def _contradiction(moving: Mapping[str, object]) -> str:
     return f"--lift moves nothing, so --{others[0]} does not go with it" if others else ""
 
 
-def _lift(goal: Target, reason: str, given: Arguments) -> None:
-    """End the holds of a channel, and print them."""
+def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
+    """Show the holds of a channel, ask, and end them."""
     from ci_automation.flows.lift import lift
 
-    lifted = lift(goal.channel, reason, goal.ports, goal.intent)
+    def ask(channel: Reference, holds: Sequence[Hold]) -> None:
+        for hold in holds:
+            why = f": {hold.reason}" if hold.reason else ""
+            click.echo(plain_text(f"{hold.version} ({hold.digest}) is on hold {hold.end}{why}"), err=True)
+        click.echo("The next run may publish it again, as the policy says.", err=True)
+        if asks and not confirmed(f"Lift {'the hold' if len(holds) == 1 else f'these {len(holds)} holds'}?"):
+            raise NotConfirmed(f"no hold on {channel} was lifted")
+
+    lifted = lift(goal.channel, reason, goal.ports, goal.intent, ask=ask)
     if given.output == "json":
         value = {"artifact": str(lifted.channel), "digest": str(lifted.digest), "changed": bool(lifted.holds)}
         print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]}, "lift")

@@ -15,6 +15,7 @@ from ci_automation.flows.publication.publish import require_signer
 from ci_automation.records.writer import HoldNotKept
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
@@ -44,10 +45,17 @@ class Lifted(Struct, frozen=True):
     holds: tuple[Hold, ...]
 
 
-def lift(channel: Reference, reason: str, ports: Ports, intent: Intent, only: Digest | None = None) -> Lifted:
+def lift(
+    channel: Reference,
+    reason: str,
+    ports: Ports,
+    intent: Intent,
+    only: Digest | None = None,
+    ask: Callable[[Reference, Sequence[Hold]], None] = lambda *_: None,
+) -> Lifted:
     """End the holds on what `channel` has now, or the one whose statement has the digest `only`; return what ended.
 
-    If none is on, nothing is written.
+    If none is on, nothing is written. Else `ask` is called with them; the error that it raises prevents that.
 
     Raises:
         NoSigner, IdentityChange: the end could not be signed by a trusted signer.
@@ -62,6 +70,7 @@ def lift(channel: Reference, reason: str, ports: Ports, intent: Intent, only: Di
     on = [hold for each, hold in ledger.named_holds(observed.digest) if hold.is_on(intent.now) and only in {None, each}]
     ended = tuple(ended_hold(hold, reason, ports.clock(), intent.now) for hold in on)
     if ended:
+        ask(channel, on)
         ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
         writer.keep(observed.manifest, ended)
         refused = {hold.digest for hold in ended}

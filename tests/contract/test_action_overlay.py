@@ -677,7 +677,7 @@ def test_content_that_was_rolled_back_stays_so(scene: Scene) -> None:
     signing = ("--signing", "key", "--key", "cosign.key")
     assert run(["rollback", CHANNEL, "--to", before, "--yes", *signing]) == 0
     assert (scene.run().outputs["pending-decision"], scene.channel) == ("wait", before)
-    assert run(["rollback", CHANNEL, "--lift", *signing]) == 0
+    assert run(["rollback", CHANNEL, "--lift", "--yes", *signing]) == 0
     for _ in range(2):
         ran = scene.run()
         assert (ran.outputs["pending-decision"], scene.channel) == ("approval", before)
@@ -735,7 +735,7 @@ def test_a_rollback_to_older_rules_loosens_none(
             patched.setattr(RecordWriter, "attach", unwritten)
         assert run(["rollback", CHANNEL, "--to", before, "--yes", *signing]) == (12 if interrupted else 0)
     assert (scene.run().outputs["changed"], scene.channel) == ("false", before)
-    assert run(["rollback", CHANNEL, "--lift", *signing]) == 0
+    assert run(["rollback", CHANNEL, "--lift", "--yes", *signing]) == 0
     configure(scene)
     later(scene, 60)
     scene.fleet.merge(by_request(scene, patch("3Gi")), "ben")

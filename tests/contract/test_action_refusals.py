@@ -310,7 +310,7 @@ def run_of_before_a_way_back(scene: Scene) -> dict[str, str]:
     assert run(["plan", CHANNEL, "--out", file, *releases]) == 0
     assert run(["apply", file, "--approve", target, *releases, *signing]) == 0
     assert run(["rollback", CHANNEL, "--to", base, "--yes", *signing]) == 0
-    assert run(["rollback", CHANNEL, "--lift", *signing]) == 0
+    assert run(["rollback", CHANNEL, "--lift", "--yes", *signing]) == 0
     return inputs
 
 

@@ -569,7 +569,14 @@ class TestLiftingAHold:
 
     def test_it_ends_the_hold_and_moves_nothing(self, desk: Desk) -> None:
         before = desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"]
-        ran = desk.ok("rollback", CHANNEL, "--lift", "--reason", "fixed on our side", *SIGNED, "--output", "json")
+        lifting = ("rollback", CHANNEL, "--lift", "--reason", "fixed on our side", *SIGNED, "--output", "json")
+        there = desk.state()
+        refused = desk.run(*lifting)  # no person is at a terminal
+        assert (refused.code, refused.error["code"], desk.state()) == (11, "not-confirmed", there)
+        assert refused.error["message"] == f"no hold on {CHANNEL} was lifted: no person confirmed it"
+        assert "v2.98.8 (sha256:" in refused.err
+        assert ") is on hold until there is a newer release: webhooks\nThe next run may publish it" in refused.err
+        ran = desk.ok(*lifting, "--yes")
         assert (ran.json["changed"], ran.json["digest"]) == (True, before)
         assert [hold["refused"]["version"] for hold in ran.json["lifted"]] == ["v2.98.8"]
         assert (
@@ -582,7 +589,7 @@ class TestLiftingAHold:
         assert desk.ok("update", CHANNEL, *SIGNED, "--output", "json").json["version"] == "v2.98.8"
 
     def test_for_people_it_says_what_is_lifted(self, desk: Desk) -> None:
-        said = desk.ok("rollback", CHANNEL, "--lift", *SIGNED).out
+        said = desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED).out
         assert said == f"The hold on v2.98.8 is lifted: {CHANNEL} may get it again.\n"
 
     @pytest.mark.parametrize("wrong", [("--lift", "--to", "v2.98.8"), ("--lift", "--until", "2099-01-01")])
