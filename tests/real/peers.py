@@ -421,10 +421,10 @@ def compiled(machine: str) -> Peer:
     return Peer(f"kustomize-{machine}", recipe.version(), recipe, ())
 
 
-def locked(name: str) -> Peer:
+def locked(name: str, peer: str) -> Peer:
     """Return the peer that is a folder with our locked dependencies."""
     recipe = Locked(ROOT / "requirements" / f"{name}.txt")
-    return Peer("wheels", recipe.version(), recipe, ())
+    return Peer(peer, recipe.version(), recipe, ())
 
 
 def controller(name: str, checksum: str, version: str = CONTROLLERS, called: str = "") -> Peer:
@@ -500,7 +500,8 @@ PEERS = (
         (),
     ),
     compiled("arm64"),
-    locked("runtime"),
+    locked("runtime", "wheels"),
+    locked("build", "build-wheels"),
     Peer("etcd", "", OnPath("etcd-server"), ("--version",)),
     Peer("kubectl", "", OnPath("kubernetes-client"), ("version", "--client")),
     Peer(

@@ -139,7 +139,8 @@ class Release:
 def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     place = tmp_path_factory.mktemp("release")
     files = place / "files"
-    shutil.copytree(peer("wheels"), files)
+    for wheels in ("wheels", "build-wheels"):
+        shutil.copytree(peer(wheels), files, dirs_exist_ok=True)
     with served(files) as address:
         folder = released(place / "sources", 0o022, address)
         upload = [TOOLS / "twine", "upload", "--non-interactive", "--username=x", "--password=x", "--repository-url"]
@@ -219,6 +220,22 @@ def test_the_wheel_in_an_empty_environment_runs_the_demo_and_updates_a_real_regi
     config = program.configuration(tmp_path / "config.yaml", channel, flux_releases, "v2.9.3")
     release.run(*command, "update", "--config", config, *pair.signing)
     assert "v2.9.4" in release.run(*command, "verify", channel, "--public-key", pair.public)
+
+
+def test_the_guide_installs_the_checkout(release: Release, tmp_path: Path) -> None:
+    text = (ROOT / "docs/guides/command-line.md").read_text().partition("## Install\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert [block.split()[0] for block in blocks] == ["pipx", "python3"]
+    for number, block in enumerate(blocks):
+        home = tmp_path / str(number)
+        path = f"{home}/.local/bin{os.pathsep}{release.variables['PATH']}"
+        index = {"PIP_INDEX_URL": f"{release.address}/simple", "PIP_CONFIG_FILE": os.devnull}
+        machine = Release(
+            release.folder, release.address, release.variables | index | {"HOME": str(home), "PATH": path}
+        )
+        script = f"{block}command -v flux-manifests\nflux-manifests --version"
+        place, version = machine.run("bash", "-e", "-c", script, folder=release.folder).splitlines()[-2:]
+        assert (place.startswith(str(home)), version) == (True, VERSION)
 
 
 def test_setup_from_the_wheel_writes_the_workflow_that_it_carries(
