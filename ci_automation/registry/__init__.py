@@ -34,6 +34,7 @@ def open_registry(
 
 __all__ = [
     "authorization",
+    "contents",
     "credentials",
     "docker_config",
     "http",
@@ -41,7 +42,6 @@ __all__ = [
     "layout",
     "logins",
     "port",
-    "referrers",
     "releases",
-    "wire",
+    "transport",
 ]

@@ -15,7 +15,15 @@ from ci_automation.artifact.manifest import OCI_INDEX, Manifest
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.values import parsed_json
 from ci_automation.net.waiting import at_once
-from ci_automation.registry.contents import StoredManifests, Uploads
+from ci_automation.registry.contents import (
+    StoredManifests,
+    Uploads,
+    index_entry,
+    is_no_api,
+    merge,
+    referrers_in,
+    referrers_tag,
+)
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     AnswerTooLong,
@@ -24,9 +32,8 @@ from ci_automation.registry.port import (
     NotAnIndex,
     NotFound,
 )
-from ci_automation.registry.referrers import index_entry, is_no_api, merge, referrers_in, referrers_tag
 from ci_automation.registry.streams import Sink, check_blob, require_readable
-from ci_automation.registry.wire import STORED, Wire, unexpected
+from ci_automation.registry.transport import STORED, Wire, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ from ci_automation.records.notes import Approval, Record
 from ci_automation.records.statement import Statement
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry
-from ci_automation.registry.referrers import referrers_tag
+from ci_automation.registry.contents import referrers_tag
 from ci_automation.signing import bundle
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys

@@ -15,11 +15,11 @@ from ci_automation.artifact.manifest import OCI_INDEX, OCI_MANIFEST, Descriptor
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Conflict, RegistryError
 from ci_automation.net.waiting import Clock, Patience
-from ci_automation.registry import http, wire
+from ci_automation.registry import http, transport
+from ci_automation.registry.contents import MAX_MERGES, merge
 from ci_automation.registry.credentials import Anonymous
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import AccessDenied, NotAnIndex, NotFound, ReferrerLost, TagMoved, UnexpectedAnswer
-from ci_automation.registry.referrers import MAX_MERGES, merge
 from tests.contract.hostile_registry import HostileRegistry, Reply, Seen, in_turn
 from tests.contract.loopback_registry import LoopbackRegistry
 from tests.contract.registry_contract import NOBODY, attach, note, publish
@@ -380,7 +380,7 @@ class TestLists:
         counter: Counter,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(wire, "MAX_PAGES", 3)
+        monkeypatch.setattr(transport, "MAX_PAGES", 3)
         counter.before = lambda _: Reply(200, Index.build((THEIRS,)).raw, {**LIST, "Link": "<?more>; rel=next"})
         with pytest.raises(UnexpectedAnswer, match="never ends its list of the referrers of"):
             registry.referrers(at, NOBODY)

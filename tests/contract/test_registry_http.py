@@ -21,7 +21,7 @@ from ci_automation.errors import RegistryError
 from ci_automation.net import session
 from ci_automation.net.network import Network
 from ci_automation.net.waiting import Clock, Patience, Watch
-from ci_automation.registry import http, wire
+from ci_automation.registry import http, transport
 from ci_automation.registry.credentials import Anonymous
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import (
@@ -440,7 +440,7 @@ class TestLimits:
     def test_pages_without_end_are_not_turned_for_ever(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(wire, "MAX_PAGES", 7)
+        monkeypatch.setattr(transport, "MAX_PAGES", 7)
         server.answer = in_turn(Reply.json({"tags": ["a"]}, Link="</v2/acme/flux/tags/list?last=a>; rel=next"))
         with pytest.raises(UnexpectedAnswer, match="never ends"):
             registry.tags(at)

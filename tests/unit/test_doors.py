@@ -21,7 +21,7 @@ from tests.doors import entered
             [("ci_automation.flux", "sources"), ("ci_automation.flux.sources", "rest")],
         ),
         ("tests.unit.policy.test_gates", "ci_automation.policy.gates", []),
-        ("tests.contract.test_registry_http", "ci_automation.registry.wire", []),
+        ("tests.contract.test_registry_http", "ci_automation.registry.transport", []),
         ("tests.contract.github.test_tls", "ci_automation.github.client", []),
         ("tests.real.test_overlay", "ci_automation.impact.overlay.marking", [("ci_automation.impact", "overlay")]),
         ("tests.contract.test_rollback", "ci_automation.policy.plan", [("ci_automation.policy", "plan")]),

@@ -25,7 +25,7 @@ from msgspec import Struct
 import ci_automation
 from ci_automation.policy import ranges
 from ci_automation.registry.authorization import Challenge
-from ci_automation.registry.wire import next_link
+from ci_automation.registry.transport import next_link
 from tests.backtracking import MANY, Counter, attacks
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ci_automation.registry.credentials import (
     repository_path,
     shares_credentials,
 )
-from ci_automation.registry.wire import next_link
+from ci_automation.registry.transport import next_link
 
 
 class TestChallenges:
