@@ -24,6 +24,10 @@ class Error(Exception):
 
     exit_code: ClassVar[int] = 1
     hint: str = ""
+    message: ClassVar[str] = ""  # of a class whose objects all say the same
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or self.message)
 
     @property
     def code(self) -> str:

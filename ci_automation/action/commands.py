@@ -43,9 +43,7 @@ class NoConfiguration(UsageError):
     """The artifacts of the configuration are asked for, and there is none."""
 
     hint = f"Write {DEFAULT_PATH}, or name another file with the input config; the checkout must be there."
-
-    def __init__(self) -> None:
-        super().__init__("there is no configuration")
+    message = "there is no configuration"
 
 
 def _update(inputs: Inputs, run: ActionRun) -> int:

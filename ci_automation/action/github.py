@@ -42,27 +42,21 @@ class NoRepository(UsageError):
     """Something is asked of GitHub, and it is not known of which repository."""
 
     hint = "Run it in GitHub Actions, which sets GITHUB_REPOSITORY; or with approval: none."
-
-    def __init__(self) -> None:
-        super().__init__("it is not known in which repository approvals are asked for: GITHUB_REPOSITORY is not set")
+    message = "it is not known in which repository approvals are asked for: GITHUB_REPOSITORY is not set"
 
 
 class NoToken(UsageError):
     """Something is asked of GitHub, and there is no token."""
 
     hint = "Leave the input github-token at its default, or set it, or app-id and app-private-key; or approval: none."
-
-    def __init__(self) -> None:
-        super().__init__("there is no token for GitHub: the input github-token is empty")
+    message = "there is no token for GitHub: the input github-token is empty"
 
 
 class NoReceiver(UsageError):
     """An approval is to be asked for in another repository, and none is named."""
 
     hint = "Set approval.repository: OWNER/NAME in the configuration."
-
-    def __init__(self) -> None:
-        super().__init__("approvals are asked for by repository dispatch, and no repository is named")
+    message = "approvals are asked for by repository dispatch, and no repository is named"
 
 
 class OldCheckout(Conflict):

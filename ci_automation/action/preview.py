@@ -51,9 +51,7 @@ class BrokenPullRequest(UsageError):
     """An event without the facts of a pull request into this repository."""
 
     hint = "The runner writes the event. Run it again; leave GITHUB_EVENT_PATH alone."
-
-    def __init__(self) -> None:
-        super().__init__("the event does not name the commits of a pull request into this repository")
+    message = "the event does not name the commits of a pull request into this repository"
 
 
 class TooGrave(PolicyRefused):

@@ -138,9 +138,7 @@ class ForeignConfiguration(UsageError):
     """The configuration in the working directory belongs to neither this user nor the directory's owner."""
 
     hint = "It may be another user's who wants to be trusted. Read it, and name it with --config, or go elsewhere."
-
-    def __init__(self) -> None:
-        super().__init__(f"{DEFAULT_PATH} here belongs to another user")
+    message = f"{DEFAULT_PATH} here belongs to another user"
 
 
 _MISNAMED = DEFAULT_PATH.with_suffix(".yml")
@@ -150,9 +148,7 @@ class MisnamedConfiguration(UsageError):
     """The configuration's name ends with .yml."""
 
     hint = f"Rename it: {DEFAULT_PATH}. Or name it with --config."
-
-    def __init__(self) -> None:
-        super().__init__(f"{_MISNAMED} is not read")
+    message = f"{_MISNAMED} is not read"
 
 
 def configuration_root(given: Arguments) -> Path:

@@ -60,9 +60,7 @@ class TooFewReleases(UsageError):
     """A folder of releases has nothing to show an update on."""
 
     hint = "Two minor series are needed, the older one with two releases; or leave out --releases."
-
-    def __init__(self) -> None:
-        super().__init__("the folder has no two minor series of releases to show an update on")
+    message = "the folder has no two minor series of releases to show an update on"
 
 
 @click.command("demo")

@@ -42,9 +42,7 @@ class UnfitReason(UsageError):
     """The reason for a rollback cannot be written into a hold."""
 
     hint = f"Give one line of text, of no more than {MAX_TEXT} characters."
-
-    def __init__(self) -> None:
-        super().__init__("the --reason is too long, or has characters that cannot be printed")
+    message = "the --reason is too long, or has characters that cannot be printed"
 
 
 class DateHasPassed(UsageError):

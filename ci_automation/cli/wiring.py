@@ -51,9 +51,7 @@ class NothingNamed(UsageError):
     """No artifact is named, and no configuration names any."""
 
     hint = f"Name an artifact, such as oci://ghcr.io/acme/flux-manifests:production, or write {DEFAULT_PATH}."
-
-    def __init__(self) -> None:
-        super().__init__("no artifact is named")
+    message = "no artifact is named"
 
 
 class TrustUnclear(UsageError):

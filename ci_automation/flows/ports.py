@@ -72,9 +72,7 @@ class NoSigner(SigningError):
         "In GitHub Actions, give the job `permissions: {id-token: write}` and it signs keyless; elsewhere give "
         "--signing key --key FILE (or env://NAME, or a KMS)."
     )
-
-    def __init__(self) -> None:
-        super().__init__("there is no key or identity to sign with, and this program publishes nothing unsigned")
+    message = "there is no key or identity to sign with, and this program publishes nothing unsigned"
 
 
 class Upstream(Hiding, Struct, frozen=True):

@@ -41,9 +41,7 @@ class InvalidAppKey(UsageError):
     """A text is not the private key of a GitHub App, or it has no id."""
 
     hint = "Give the App's id and the whole PEM file that GitHub made for it, line breaks included."
-
-    def __init__(self) -> None:
-        super().__init__("the private key of the GitHub App cannot be used")
+    message = "the private key of the GitHub App cannot be used"
 
 
 class GitHubUnreachable(ReleaseSourceError):

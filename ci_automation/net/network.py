@@ -31,9 +31,7 @@ class InvalidTimeout(UsageError):
     hint = (
         f"Set {TIMEOUT_VARIABLE} to whole seconds, such as 120, or unset it: the limit is then {Watch().seconds:.0f}."
     )
-
-    def __init__(self) -> None:
-        super().__init__(f"{TIMEOUT_VARIABLE} is not a number of seconds between 1 and 99999")
+    message = f"{TIMEOUT_VARIABLE} is not a number of seconds between 1 and 99999"
 
 
 class MissingCertificates(UsageError):

@@ -20,9 +20,7 @@ class NothingKept(UsageError):
     """A retention would keep no artifact for a rollback."""
 
     hint = "Keep at least one: --keep-last 1. What a channel has is kept besides."
-
-    def __init__(self) -> None:
-        super().__init__("--keep-last is less than one")
+    message = "--keep-last is less than one"
 
 
 class Window(Struct, frozen=True):

@@ -46,9 +46,7 @@ class NoSingleIdentity(UsageError):
     """Several identities cannot be said in one entry, as clusters need it, without letting in others."""
 
     hint = "Give one identity by --identity and --issuer, or patterns that share the issuer."
-
-    def __init__(self) -> None:
-        super().__init__("the identities have different issuers and subjects, and one entry would match their mixtures")
+    message = "the identities have different issuers and subjects, and one entry would match their mixtures"
 
 
 class InvalidSync(UsageError):

@@ -149,9 +149,7 @@ class SignsLater(SigningError):
     """A job that only shows what another one would do was asked for a signature."""
 
     hint = "Report this as a bug: nothing is signed before the reviewers have answered."
-
-    def __init__(self) -> None:
-        super().__init__("this job only shows what a later job would do, and signs nothing")
+    message = "this job only shows what a later job would do, and signs nothing"
 
 
 class AbsentSigner(Struct, frozen=True):

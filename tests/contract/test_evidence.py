@@ -127,7 +127,7 @@ class Said:
         (Status("e2e", "success", "1" * 40, NOW), True, "is success"),
         (Status("e2e", "pending", "1" * 40, NOW), False, "is pending"),
         (None, False, "has no status e2e"),
-        (GitHubUnreachable("GET api.github.com", "it is away"), False, "cannot be read"),
+        (GitHubUnreachable("GET api.github.com: it is away"), False, "cannot be read"),
     ],
     ids=["success", "pending", "none", "away"],
 )

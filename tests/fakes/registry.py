@@ -14,8 +14,8 @@ from ci_automation.artifact.index import Index, InvalidIndex, parse_stored
 from ci_automation.artifact.manifest import OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.waiting import Clock
+from ci_automation.registry.contents import index_entry, merge, referrers_tag
 from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound
-from ci_automation.registry.referrers import index_entry, merge, referrers_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -162,9 +162,7 @@ class OptionsUnclear(PolicyRefused):
     """Options that the components file does not show completely."""
 
     hint = "Give the flags that the artifact was made with, for example --cluster-domain."
-
-    def __init__(self) -> None:
-        super().__init__("the components file does not show all options that the artifact was made with")
+    message = "the components file does not show all options that the artifact was made with"
 
 
 class EditedNotAdopted(PolicyRefused):

@@ -55,9 +55,7 @@ class NobodyToAsk(PolicyRefused):
     """Images to pin without a way to look up their digests."""
 
     hint = "This is a bug in this program. Please report it."
-
-    def __init__(self) -> None:
-        super().__init__("this program cannot look up the digests of the images here")
+    message = "this program cannot look up the digests of the images here"
 
 
 class Rendered(Struct, frozen=True):

@@ -31,9 +31,7 @@ class NoKubectl(UsageError):
     """kubectl is not there."""
 
     hint = "Install kubectl, or apply by other means what `bootstrap-manifests` writes."
-
-    def __init__(self) -> None:
-        super().__init__("there is no kubectl in PATH")
+    message = "there is no kubectl in PATH"
 
 
 class NoKubeconfig(UsageError):

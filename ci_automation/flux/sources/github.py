@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ci_automation.errors import ReleaseSourceError, UsageError
+from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.bundle import BUNDLE, checksums_name
 from ci_automation.flux.options import COMPONENTS
 from ci_automation.flux.release import (
@@ -23,6 +22,7 @@ from ci_automation.flux.release import (
     usable,
 )
 from ci_automation.flux.sources.rest import creation, field, listing, listings, notes
+from ci_automation.github.answers import require_name
 from ci_automation.github.repository import Repository
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ci_automation.github.client import GitHub
 
 FLUX = "fluxcd/flux2"
-_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 _MAX_PAGES = 100  # GitHub lists 10 000 releases at most
 _FIRST_PAGE, _NEXT_PAGE = 30, 100  # thirty releases are more than a year of Flux, and less than 3 KB
 _AT_ONCE = 50
@@ -50,15 +49,6 @@ _LIST = (
 )
 
 
-class InvalidRepository(UsageError):
-    """A text is not a repository on GitHub."""
-
-    hint = "Write OWNER/NAME, for example fluxcd/flux2."
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text[:200]!r} is not a repository on GitHub")
-
-
 class RepositoryNotFound(ReleaseSourceError):
     """A repository does not exist, or the user may not see it."""
 
@@ -72,9 +62,7 @@ class GitHubSource:
     """Releases of one repository, listed by one small GraphQL query with a token, else page by page."""
 
     def __init__(self, client: GitHub, repository: str = FLUX) -> None:
-        if not _REPOSITORY.fullmatch(repository):
-            raise InvalidRepository(repository)
-        self._client, self._repository = client, repository
+        self._client, self._repository = client, require_name(repository)
         self._where = f"{client.host}/{repository}"
 
     def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:

@@ -39,9 +39,7 @@ class NoIdentityToken(SigningError):
         f"Run it in GitHub Actions with `permissions: id-token: write`, or put an identity token for the audience "
         f"{AUDIENCE} into {TOKEN_VARIABLE}; or sign with a key (--signing key --key FILE)."
     )
-
-    def __init__(self) -> None:
-        super().__init__("no identity to sign with: there is no token, and no service to request one from")
+    message = "no identity to sign with: there is no token, and no service to request one from"
 
 
 class NoTokenPermission(SigningError):
@@ -51,9 +49,7 @@ class NoTokenPermission(SigningError):
         "Add `id-token: write` under `permissions:` of the job, and of the job that calls a reusable workflow. A run "
         "for a pull request from a fork never gets that permission."
     )
-
-    def __init__(self) -> None:
-        super().__init__("GitHub Actions gives this job no identity token: it lacks the permission id-token: write")
+    message = "GitHub Actions gives this job no identity token: it lacks the permission id-token: write"
 
 
 class TokenMalformed(SigningError):

@@ -9,11 +9,12 @@ import pytest
 import requests
 
 from ci_automation.flux.release import InvalidReleaseList
-from ci_automation.flux.sources.github import InvalidRepository, RepositoryNotFound
+from ci_automation.flux.sources.github import RepositoryNotFound
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
 from ci_automation.github.errors import (
     InvalidApiUrl,
+    InvalidRepositoryName,
     InvalidToken,
 )
 from ci_automation.net.network import Network
@@ -105,7 +106,7 @@ def test_an_address_that_a_token_must_not_go_to_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("repository", ["", "flux2", "a/b/c", "../x", "a/..", "a/b?x", "a b/c", "a/b\n", "-a/b"])
 def test_a_repository_that_is_none_is_refused(source: Open, repository: str) -> None:
-    with pytest.raises(InvalidRepository):
+    with pytest.raises(InvalidRepositoryName):
         source(repository=repository)
 
 
