@@ -52,74 +52,55 @@ class Logins(Hiding, Struct, frozen=True):
         """Return where credentials come from: these logins, and `otherwise` for whom they are not."""
         from ci_automation.registry.docker_config import DockerConfig
 
-        source: CredentialSource = _Either(otherwise, _OneUser(frozenset({GHCR}), self.github))
-        if self.provider:
-            source = _Provided(self, environment, source)
-        if self.docker_config:
-            source = _Either(DockerConfig(Path("docker-config"), environment, text=self.docker_config), source)
-        return _Either(_OneUser(self.hosts, self.login), source)
+        given = self.docker_config
+        docker = DockerConfig(Path("docker-config"), environment, text=given) if given else None
+        return _Credentials(self, docker, environment, otherwise)
 
 
-class _OneUser(Hiding, Struct, frozen=True):
-    """One user, of some registries alone."""
-
-    hides = ("login",)
-
-    hosts: frozenset[str]
-    login: tuple[str, str] | None
-
-    def for_host(self, host: str) -> Credentials:
-        """Return the user's credentials, to read and to write alike, or none."""
-        from ci_automation.registry.credentials import Credential, Credentials
-
-        return Credentials.both(Credential.of(*self.login)) if self.login and host in self.hosts else Credentials()
-
-
-class _Provided(Hiding, Struct, frozen=True):
-    """A cloud's own credentials, for those of the registries that are the cloud's; each is logged in to once."""
+class _Credentials(Hiding, Struct, frozen=True):
+    """The credentials of a run, by registry; a cloud is logged in to once for each."""
 
     hides = ("environment", "known")
 
     logins: Logins
+    docker: CredentialSource | None
     environment: Mapping[str, str]
     otherwise: CredentialSource
     known: dict[str, Credential] = field(default_factory=dict)
 
     def for_host(self, host: str) -> Credentials:
-        """Return fresh credentials, to read and to write alike, or what is known otherwise.
+        """Return the credentials to read and to write alike, from the first that has some: see `Logins`.
 
         Raises:
             NotOfProvider: it is the one registry that the login can be meant for, and not of the provider.
             Error: the provider gives none.
         """
-        from ci_automation.registry.credentials import Credentials
+        from ci_automation.registry.credentials import Credential, Credentials
+
+        given = self.logins
+        if given.login and host in given.hosts:
+            return Credentials.both(Credential.of(*given.login))
+        if self.docker and (found := self.docker.for_host(host)) != Credentials():
+            return found
+        if given.provider and host in given.hosts and (of_cloud := self._of_cloud(host)):
+            return Credentials.both(of_cloud)
+        if (found := self.otherwise.for_host(host)) != Credentials() or not (given.github and host == GHCR):
+            return found
+        return Credentials.both(Credential.of(*given.github))
+
+    def _of_cloud(self, host: str) -> Credential | None:
+        """Return fresh credentials of the provider; None for one of several registries that is not the provider's."""
         from ci_automation.registry.logins import login
         from ci_automation.registry.logins.cloud import NotOfProvider
 
-        if host not in self.logins.hosts:
-            return self.otherwise.for_host(host)
         if host not in self.known:
             try:
                 self.known[host] = login(self.logins.provider, host, self.environment, mask=self.logins.hide)
             except NotOfProvider:
                 if len(self.logins.hosts) == 1:
                     raise
-                return self.otherwise.for_host(host)
-        return Credentials.both(self.known[host])
-
-
-class _Either(Struct, frozen=True):
-    """One place to look, and another where that one knows nothing."""
-
-    first: CredentialSource
-    second: CredentialSource
-
-    def for_host(self, host: str) -> Credentials:
-        """Return what the first place knows, or else the second."""
-        from ci_automation.registry.credentials import Credentials
-
-        found = self.first.for_host(host)
-        return found if found != Credentials() else self.second.for_host(host)
+                return None
+        return self.known[host]
 
 
 def logins(inputs: Inputs, job: Job, channels: Iterable[Reference], hide: Callable[[str], None]) -> Logins:

@@ -197,11 +197,11 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     first = propose_init(goal.channel, version, ports, intent)
     if not first.is_there:  # else an earlier run published it, and this one only writes its record
         first = replace(first, publication=replace(first.publication, content=wanted.content))
-    digest = first.publication.composed.digest
+    digest, recipe = first.digest, first.publication.composed.recipe
     after = Standing(version, digest)
-    flags = " ".join(first.options.to_arguments()) or "Flux's default options"
+    flags = " ".join(recipe.options.to_arguments()) or "Flux's default options"
     lines = [f"The first artifact of {goal.channel} is Flux {version} with {flags}.", f"Its digest is {digest}."]
-    lines.append(f"The components are in {first.path}; their rendering is proven: {first.publication.proof}.")
+    lines.append(f"The components are in {recipe.path}; their rendering is proven: {first.publication.proof}.")
     lines.append(f"The overlay is {folder.path} at {folder.tree_id}:" if folder else "There is no overlay.")
     lines += [it.goes_on_as for it in first.publication.holds]
     files = folder.tree.files if folder else ()
@@ -211,7 +211,7 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
         before=after if first.is_there else None,
         after=after,
         target=digest,
-        content=f"{folder.tree_id if folder else 'none'}+{first.options.digest}",
+        content=f"{folder.tree_id if folder else 'none'}+{recipe.options.digest}",
         facts={"proof": str(first.publication.proof), **_agreed(first.findings)},
         page=(*map(MarkedLine, lines), *listed, *text_parts(first.findings, every=True)),
         done=f"published {version}, the first artifact",

@@ -28,7 +28,7 @@ from ci_automation.report.rights import rights_blocks
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
-    from ci_automation.flows.init import Initialised
+    from ci_automation.flows.init import FirstArtifact
 
 _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --signing key or --signing keyless."
 _SIGNING = ("signing", "key", "signature-format", "accept-identity-change", "public-key", *IDENTITIES)
@@ -110,26 +110,27 @@ def _objects(goal: Target) -> str:
         return f"# `sync-manifests` prints the objects: {plain_text(str(error))}"
 
 
-def _print(result: Initialised, goal: Target, given: Arguments, steps: str) -> None:
+def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str) -> None:
+    recipe = result.publication.composed.recipe
     if given.output == "json":
-        value = {"artifact": str(goal.channel), "version": str(result.version), "digest": str(result.digest)}
+        value = {"artifact": str(goal.channel), "version": str(recipe.version), "digest": str(result.digest)}
         made = {
-            "published": result.published,
+            "published": not result.is_there,
             "signed": result.signed,
-            "components": result.path,
-            "options": result.options.differing(),
+            "components": recipe.path,
+            "options": recipe.options.differing(),
         }
         hazards = [hazard.to_json() for hazard in result.hazards]
-        found = {"hazards": hazards, "rights": [each.to_json() for each in result.rights]}
+        found = {"hazards": hazards, "rights": [each.to_json() for each in result.findings.rights]}
         print_json({**value, **made, **found, **({"migration": steps} if steps else {})}, "init")
         return
-    verb = "published" if result.published else "is there already, with exactly this content"
-    print_line(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}\n  its components are in {result.path}")
+    verb = "is there already, with exactly this content" if result.is_there else "published"
+    print_line(f"{goal.channel} {verb}: Flux {recipe.version}, {result.digest}\n  its components are in {recipe.path}")
     if not result.signed:
-        print_line(_UNSIGNED if result.published else f"Nothing was verified: {goal.ports.why_nobody}.")
+        print_line(f"Nothing was verified: {goal.ports.why_nobody}." if result.is_there else _UNSIGNED)
     if result.hazards:
         print_parts(text_parts(Findings(hazards=result.hazards, nothing_before=True)))
-    print_parts(on_terminal(rights_blocks(result.rights, every=given.verbose)))
+    print_parts(on_terminal(rights_blocks(result.findings.rights, every=given.verbose)))
     if steps:
         print_text(f"\n{steps}")
 

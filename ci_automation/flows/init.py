@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import Hazard
-    from ci_automation.impact.rights import FolderRights
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Record
@@ -85,33 +84,22 @@ def _at(hazard: Hazard) -> str:
     return f" (at {', '.join(map(str, hazard.places[:_SHOWN]))})" if hazard.places else ""
 
 
-class Initialised(Struct, frozen=True):
-    """The artifact that a channel begins with, whether it was published now, and what it may break then.
-
-    `signed` says that this run verified its signature.
-    """
-
-    version: Version
-    digest: Digest
-    options: Options
-    path: str
-    published: bool
-    signed: bool
-    hazards: tuple[Hazard, ...] = ()  # but for those that are acknowledged
-    rights: tuple[FolderRights, ...] = ()  # of Flux; none where the channel has it already
-
-
 class FirstArtifact(Struct, frozen=True):
-    """A first artifact that was rendered and judged, and not published yet; `findings` are empty if it is there.
+    """A first artifact that was rendered and judged; `findings` are empty if the channel has it already.
 
-    `last` says what the channel had before somebody deleted it, if it had anything.
+    `last` says what the channel had before somebody deleted it, if it had anything. `signed` says that the run which
+    published it, or found it, verified its signature.
     """
 
     publication: Publication
-    options: Options
-    path: str
     findings: Findings
     last: Record | None = None
+    signed: bool = False
+
+    @property
+    def digest(self) -> Digest:
+        """Return the digest that the channel begins with."""
+        return self.publication.composed.digest
 
     @property
     def is_there(self) -> bool:
@@ -125,7 +113,7 @@ class FirstArtifact(Struct, frozen=True):
         return tuple(it for it in self.findings.ranked_hazards() if taken.hazard(it) != ACKNOWLEDGED)
 
 
-def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> Initialised:
+def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> FirstArtifact:
     """Publish the first artifact of `channel`; if it is there already, with the same digest, nothing is done.
 
     The gates on hazards judge it, as at the first promotion to a channel. What needs approval is in the result, which
@@ -172,11 +160,11 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
         channel, None, version, composed, made.release, made.rendering.proof, recovered=present is not None
     )
     publication = replace(publication, holds=still_on(holds, version, intent.now))
-    return FirstArtifact(publication, options, path, findings, last)
+    return FirstArtifact(publication, findings, last)
 
 
-def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> Initialised:
-    """Publish a first artifact, if the channel still has nothing, or has it already.
+def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> FirstArtifact:
+    """Publish a first artifact, if the channel still has nothing, or has it already, and return it.
 
     Raises:
         ChannelMoved: the channel has something else by now.
@@ -187,8 +175,7 @@ def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> Initial
         signed = _finish(publication, ports, intent)
     else:
         publish(publication, ports.later_than(first.last.at if first.last else None), intent)
-    digest, published, rights = publication.composed.digest, not first.is_there, first.findings.rights
-    return Initialised(publication.version, digest, first.options, first.path, published, signed, first.hazards, rights)
+    return replace(first, signed=signed)
 
 
 class HoldsFlux(Conflict):

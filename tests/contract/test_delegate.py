@@ -301,7 +301,7 @@ class TestWhatItHas:
                 return super().wait(timeout)
 
         monkeypatch.setattr(subprocess, "Popen", Watched)
-        confined._control(4, 1)  # PR_SET_DUMPABLE
+        confined.control(4, 1)  # PR_SET_DUMPABLE
         run(printing(f"{HEAD}anything\n"))
         assert set(seen) == {0}
         assert dumpable() == 1
@@ -319,7 +319,7 @@ print({HEAD!r} + json.dumps(seen))
 
 def dumpable() -> int:
     """Return whether other processes of the same user may look into this one (prctl, PR_GET_DUMPABLE)."""
-    return confined._control(3)
+    return confined.control(3)
 
 
 def has_name_spaces() -> bool:

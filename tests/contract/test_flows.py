@@ -502,7 +502,7 @@ class TestInit:
     def test_again_is_nothing_and_other_content_is_a_conflict(self, world: World) -> None:
         before = world.contents()
         again = init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
-        assert not again.published
+        assert again.is_there
         with pytest.raises(ChannelExists):
             init(CHANNEL, OLD, world.ports(), intent())
         assert world.contents() == before
@@ -512,7 +512,7 @@ class TestInit:
         init(CHANNEL, OLD, world.ports("theirs", "theirs"), intent())
         with pytest.raises(ForeignSignature):
             init(CHANNEL, OLD, world.ports(), intent())
-        assert not init(CHANNEL, OLD, world.ports(trusted=None), intent()).published
+        assert init(CHANNEL, OLD, world.ports(trusted=None), intent()).is_there
 
     def test_what_is_unproven_is_refused(self) -> None:
         world = World(releases=World().releases)

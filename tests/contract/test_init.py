@@ -106,7 +106,7 @@ class TestOverlay:
             return
         wish = intent(overlay=BROKEN, policy=policy)
         made = init(CHANNEL, OLD, replace(world.ports(), find_kustomize=Kustomize), wish)
-        assert made.published
+        assert not made.is_there
         assert made.hazards == ()
 
     def test_one_that_lacks_a_file_is_refused_without_kustomize_too(self, world: World) -> None:
@@ -146,7 +146,7 @@ class TestOverlay:
     @pytest.mark.parametrize("overlay", [OVERLAY, PATCHED, None], ids=["lists", "patches nothing", "none"])
     def test_one_that_is_fine_is_published_without_a_word(self, world: World, overlay: Tree | None) -> None:
         made = init(CHANNEL, OLD, replace(world.ports(), find_kustomize=Kustomize), intent(overlay=overlay))
-        assert (made.published, made.hazards) == (True, ())
+        assert (made.is_there, made.hazards) == (False, ())
 
     def test_of_much_that_is_refused_the_first_is_told_and_how_much_there_is(self, world: World) -> None:
         listed = ", ".join(f"{{path: absent-{number}.yaml}}" for number in range(7)).encode()
@@ -159,7 +159,7 @@ class TestOverlay:
         first = init(CHANNEL, OLD, world.ports(), intent(overlay=NAMED))
         policy = Policy(refuse=frozenset({NOT_CHECKED}))
         again = init(CHANNEL, OLD, world.ports(), intent(overlay=NAMED, policy=policy))
-        assert (again.digest, again.published, again.hazards) == (first.digest, False, ())
+        assert (again.digest, again.is_there, again.hazards) == (first.digest, True, ())
 
 
 class TestImages:

@@ -357,7 +357,7 @@ class TestFlows:
             init(CHANNEL, VERSION, place.ports, intent(**PROVEN))
         assert place.world.channel_digest() is None
         place.publish()
-        assert init(CHANNEL, VERSION, place.ports, intent(**PROVEN)).published
+        assert not init(CHANNEL, VERSION, place.ports, intent(**PROVEN)).is_there
 
 
 @pytest.mark.skipif(not has_landlock(), reason="this kernel has no Landlock, so the CLI gets no such flag")

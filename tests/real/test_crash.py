@@ -98,7 +98,7 @@ def job(request: pytest.FixtureRequest, flux_releases: Path, signing: tuple[str,
     common = (*signing, "--releases", flux_releases)
 
     def first(channel: Reference, ports: Ports) -> bool:
-        return init(channel, Version.parse(BEFORE), ports, wish).published
+        return not init(channel, Version.parse(BEFORE), ports, wish).is_there
 
     if request.param == "init":
         return Job(

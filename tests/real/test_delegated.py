@@ -146,7 +146,7 @@ class TestFlagsOfTheFuture:
         monkeypatch.delitem(KNOWN_FLAGS, "log-level")
         own = empty(ports)
         first = init(CHANNEL, VERSION, own, proven(flags={"log-level": "debug"}))
-        assert first.options.others == (("log-level", "debug"),)
+        assert first.publication.composed.recipe.options.others == (("log-level", "debug"),)
         observed = observe(CHANNEL, own)
         base = read_base(observed, own, proven())
         assert (base.components, base.options.unknown_flags) == (expected, "--log-level")

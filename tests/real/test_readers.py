@@ -195,7 +195,7 @@ class TestOthersReadOurs:
         # The signature came along: for cosign, and for us, who would publish the very same here.
         assert len(cosign_key.verify(f"{home}@{digest}")) == 1
         again = init(channel, version, program.ports(channel, flux_releases, pair), program.intent())
-        assert (again.digest, again.published) == (digest, False)
+        assert (again.digest, again.is_there) == (digest, True)
 
         pushed = crane("push", "--index", folder, f"{home}/by-crane:all").strip()
         assert {entry["digest"] for entry in json.loads(crane("manifest", pushed))["manifests"]} >= {str(digest)}

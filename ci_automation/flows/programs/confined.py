@@ -66,8 +66,8 @@ def main(report: str, folder: str, program: str, *arguments: str) -> NoReturn:
     telling = int(report)
     os.set_inheritable(telling, False)  # noqa: FBT003  # its name
     os.umask(0o077)
-    _control(_NO_NEW_PRIVILEGES, 1)  # without it nobody may take anything away from himself
-    _control(_SET_SECURE_BITS, _ROOT_IS_NOBODY)  # what root becomes then has no privilege; others cannot, and have none
+    control(_NO_NEW_PRIVILEGES, 1)  # without it nobody may take anything away from himself
+    control(_SET_SECURE_BITS, _ROOT_IS_NOBODY)  # what root becomes then has no privilege; others cannot, and have none
     try:
         places = {folder: _EVERYTHING, **needed(program)}
     except OSError as error:
@@ -159,7 +159,7 @@ def deny_calls() -> bool:
     )
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
     described = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(code)))
-    return _control(_SET_SECCOMP, _FILTER, ctypes.addressof(described)) == 0
+    return control(_SET_SECCOMP, _FILTER, ctypes.addressof(described)) == 0
 
 
 def deny_files(places: Mapping[str, int]) -> bool:
@@ -180,7 +180,7 @@ def deny_files(places: Mapping[str, int]) -> bool:
     return _call(_RESTRICT_SELF, rules, 0) == 0 and version >= _TRUNCATE_SINCE
 
 
-def _control(option: int, *values: int) -> int:
+def control(option: int, *values: int) -> int:
     """Call prctl, whose values are all of the size of a register."""
     return int(_libc().prctl(option, *map(ctypes.c_ulong, (*values, 0, 0, 0, 0)[:4])))
 

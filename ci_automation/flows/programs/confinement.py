@@ -104,22 +104,15 @@ class _Closed:
     def __enter__(self) -> None:
         with self._lock:
             if not self._running:
-                self._before = _control(_GET_DUMPABLE, 0)
-                _control(_SET_DUMPABLE, 0)
+                self._before = confined.control(_GET_DUMPABLE)
+                confined.control(_SET_DUMPABLE, 0)
             self._running += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._running -= 1
             if not self._running:
-                _control(_SET_DUMPABLE, self._before)
+                confined.control(_SET_DUMPABLE, self._before)
 
 
 _closed = _Closed()
-
-
-def _control(option: int, value: int) -> int:
-    import ctypes
-
-    rest = (ctypes.c_ulong(0),) * 3
-    return int(ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), *rest))
