@@ -14,7 +14,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from msgspec import Meta, Struct, ValidationError, convert, to_builtins
+from msgspec import Meta, Struct, ValidationError, convert
 
 from ci_automation.approval.port import KEY_DIGITS, ApprovalRequest, Asked, AskedState, RequestKind
 from ci_automation.artifact.digest import Digest
@@ -105,18 +105,8 @@ class Dispatch(Struct, frozen=True):
 
     def to_payload(self) -> dict[str, str]:
         """Return the event's `client_payload`."""
-        request, sender = self.request, self.sender
-        made = _Payload(
-            key=self.key,
-            artifact=str(request.artifact),
-            version=str(request.version),
-            base=str(request.base),
-            target=str(request.target),
-            repository=sender.repository,
-            run=sender.run,
-        )
-        payload: dict[str, str] = to_builtins(made)
-        return payload
+        own = {"key": self.key, "repository": self.sender.repository, "run": self.sender.run}
+        return {"schema": SCHEMA, **self.request.texts, **own}
 
     @classmethod
     def parse(cls, event: Mapping[str, Any]) -> Self:

@@ -54,6 +54,17 @@ class ApprovalRequest(Struct, frozen=True):
         digits = hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
         return f"{self.kind}-{digits}" if self.kind is RequestKind.CONTENT else digits
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """Return it as the inputs of approve.yaml and the payload of an event have it."""
+        return {
+            "artifact": str(self.artifact),
+            "version": str(self.version),
+            "base": str(self.base),
+            "target": str(self.target),
+            "key": self.key,
+        }
+
 
 class AskedState(enum.StrEnum):
     """Result of a request."""

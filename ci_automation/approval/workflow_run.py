@@ -52,17 +52,6 @@ def run_title(request: ApprovalRequest) -> str:
     return f"Approve {request.artifact} {request.version} ({request.key})"
 
 
-def inputs(request: ApprovalRequest) -> dict[str, str]:
-    """Return the inputs of approve.yaml."""
-    return {
-        "artifact": str(request.artifact),
-        "version": str(request.version),
-        "base": str(request.base),
-        "target": str(request.target),
-        "key": request.key,
-    }
-
-
 class AskingRuns(Struct, frozen=True):
     """Runs of an artifact in relation to one request: the one that asks for it, those to cancel, those that ended."""
 
@@ -174,7 +163,7 @@ class WorkflowApprovals(Struct, frozen=True):
             "This run asks again, because an earlier run ended without a rejection. Reject it to stop the questions."
         )
         remark = again if before.ended else ""
-        if started := self.runs.dispatch_workflow(self.settings.workflow, self.branch, inputs(request)):
+        if started := self.runs.dispatch_workflow(self.settings.workflow, self.branch, request.texts):
             return Asked(started.url, AskedState.OPENED, remark)
         for wait in _WAITS:
             self.sleep(wait)

@@ -67,10 +67,11 @@ def carry_out(
     """
     ports = ports.later_than(placed.last)
     adopted = take_over(placed, ports, intent)
-    if owed is not None and placed.record is None:
-        _repeat(placed, owed, ports, intent)
-    else:
-        _finish_interrupted(placed, ports, intent)
+    if ports.signer is not None and placed.trust is Trust.VERIFIED:
+        if owed is not None and placed.record is None:
+            _repeat(placed, owed, ports, intent)
+        else:
+            _finish_interrupted(placed, ports, intent)
     settle_version_tags(placed, ports, intent)
     if steps:
         _keep_base(placed, steps[0][0].step.old_version, ports)
@@ -128,16 +129,13 @@ def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
     A rollback left its hold. Otherwise the newest record and today's policy have to lead to this very digest: then the
     step there is carried out again, which finds all of it done but the record. Nothing else is recorded.
     """
-    ledger = ports.ledger(placed.channel)
-    if ports.signer is None or placed.trust is not Trust.VERIFIED:
-        return
     if placed.rolled_back is not None:
         record_interrupted_rollback(placed, placed.rolled_back, ports, intent)
         return
     if placed.record is not None:
         _keep_base(placed, placed.record.version, ports)  # an adoption may have ended before that
         return
-    if (last := ledger.newest()) is None:
+    if (last := ports.ledger(placed.channel).newest()) is None:
         return
     try:
         planned = plan_on(observe_past(placed.channel, last.digest, ports), ports, replace(intent, adopt=False))
@@ -159,8 +157,6 @@ def _brings_content(rendered: Rendered) -> bool:
 def _repeat(placed: Placed, owed: Owed, ports: Ports, intent: Intent) -> None:
     """Repeat the step to the observed digest, which an interrupted run did except for its record."""
     ledger = ports.ledger(placed.channel)
-    if ports.signer is None or placed.trust is not Trust.VERIFIED:
-        return
     try:
         base = read_base(observe_past(placed.channel, owed.base, ports), ports, intent)
         again = owed.render(replace(base, holds=ledger.holds(owed.base)))

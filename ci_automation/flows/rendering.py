@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.errors import Error, VerificationFailed
+from ci_automation.flux.artifact import Recipe
 from ci_automation.flux.bundle import LIMITS, checksums_name
 from ci_automation.flux.options import UnknownFlag
 from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, is_known, unexercised
@@ -22,6 +23,7 @@ from ci_automation.registry.port import NotFound
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.tree import Tree
     from ci_automation.flows.ports import Ports, Upstream
     from ci_automation.flows.programs.delegate import DelegationFailed
     from ci_automation.flux.bundle import ReleaseFiles
@@ -181,6 +183,12 @@ def rendering(release: FetchedRelease, options: Options, ports: Ports) -> Render
 def render_release(version: Version, options: Options, ports: Ports) -> Rendering:
     """Return the components file of `version`, as `flux install --export` prints it, and what proves it."""
     return rendering(fetch(version, ports), options, ports)
+
+
+def recipe_of(release: FetchedRelease, options: Options, components: str, overlay: Tree, path: str) -> Recipe:
+    """Return what an artifact with components of a release is made from."""
+    version, bundle = release.release.version, release.bundle
+    return Recipe(version, release.commit, bundle.digest, options, components, overlay, path)
 
 
 def _calibrated(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:

@@ -11,8 +11,8 @@ from ci_automation.flows.observe import look_at, observe
 from ci_automation.flows.planning.base import present_version, read_base, read_tree
 from ci_automation.flows.publication.placement import as_mirrored, place, problem_of
 from ci_automation.flows.publication.tags import version_tag_problem
-from ci_automation.flows.rendering import fetch, rendering
-from ci_automation.flux.artifact import Recipe, compose, immutable_version, tagged_version
+from ci_automation.flows.rendering import fetch, recipe_of, rendering
+from ci_automation.flux.artifact import compose, immutable_version, tagged_version
 from ci_automation.flux.components import pin
 from ci_automation.signing.cluster import cluster_table, judge_cluster
 from ci_automation.signing.verify import examine, gather, refusal
@@ -134,16 +134,7 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
     base = read_base(observed, ports, intent)
     release = fetch(base.version, ports)
     rendered = rendering(release, base.options, ports)
-    recipe = Recipe(
-        version=base.version,
-        commit=release.commit,
-        release=release.bundle.digest,
-        options=base.options,
-        components=pin(rendered.text, base.pins),
-        overlay=base.overlay,
-        path=base.path,
-    )
-    made = compose(recipe)
+    made = compose(recipe_of(release, base.options, pin(rendered.text, base.pins), base.overlay, base.path))
     steps = (
         ("artifact", f"{reference.repository} has {observed.digest}"),
         ("release", f"{base.version}, its manifests {release.bundle.digest}, commit {release.commit}"),

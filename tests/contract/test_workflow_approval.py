@@ -19,7 +19,7 @@ from ci_automation.approval.port import (
     NotCounted,
     Question,
 )
-from ci_automation.approval.workflow_run import UnprotectedEnvironment, WorkflowApprovals, inputs, run_title
+from ci_automation.approval.workflow_run import UnprotectedEnvironment, WorkflowApprovals, run_title
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.errors import ReleaseSourceError
@@ -127,7 +127,7 @@ class TestAsking:
         assert (run.status, run.title, run.event, run.branch) == (
             "waiting", run_title(request), "workflow_dispatch", "main",
         )  # fmt: skip
-        assert run.inputs == inputs(request)
+        assert run.inputs == request.texts
         assert asked.state is AskedState.OPENED
         assert asked.url.endswith(f"/acme/fleet/actions/runs/{run.id}")
         assert not asked.remark
@@ -189,7 +189,7 @@ class TestAsking:
     def test_two_checks_at_the_same_moment_leave_one_run(self, scene: Scene) -> None:
         scene.ask()
         request = request_of(question())
-        scene.fleet.dispatch("approve.yaml", "main", inputs(request), "alice")
+        scene.fleet.dispatch("approve.yaml", "main", request.texts, "alice")
         assert scene.ask().state is AskedState.UNCHANGED
         assert [run.status for run in scene.fleet.runs] == ["waiting", "completed"]
 
@@ -211,7 +211,7 @@ class TestAsking:
     def test_what_was_approved_and_published_may_be_asked_again_after_a_way_back(self, scene: Scene) -> None:
         scene.ask()
         scene.forge.reject(scene.fleet.runs[0].id, "alice")
-        later = scene.fleet.dispatch("approve.yaml", "main", inputs(request_of(question())), "alice")
+        later = scene.fleet.dispatch("approve.yaml", "main", request_of(question()).texts, "alice")
         scene.forge.approve(later.id, "alice")
         scene.fleet.complete(later.id, "success")
         assert scene.ask().state is AskedState.OPENED
@@ -228,14 +228,14 @@ class TestAsking:
     def test_a_no_holds_though_a_later_run_was_cancelled(self, scene: Scene) -> None:
         scene.ask()
         scene.forge.reject(scene.fleet.runs[0].id, "alice")
-        later = scene.fleet.dispatch("approve.yaml", "main", inputs(request_of(question())), "alice")
+        later = scene.fleet.dispatch("approve.yaml", "main", request_of(question()).texts, "alice")
         scene.fleet.cancel(later.id)
         assert scene.ask().state is AskedState.KEPT
 
     def test_a_later_yes_outweighs_a_no(self, scene: Scene) -> None:
         scene.ask()
         scene.forge.reject(scene.fleet.runs[0].id, "alice")
-        later = scene.fleet.dispatch("approve.yaml", "main", inputs(request_of(question())), "alice")
+        later = scene.fleet.dispatch("approve.yaml", "main", request_of(question()).texts, "alice")
         scene.forge.approve(later.id, "alice")
         scene.fleet.complete(later.id, "failure")
         assert scene.ask().state is AskedState.OPENED
@@ -271,14 +271,14 @@ class TestTitlesOfOthers:
             "alice",
             "x",
         )
-        scene.fleet.dispatch("approve.yaml", "evil", {**inputs(request_of(question("v2.9.3")))}, "alice")
+        scene.fleet.dispatch("approve.yaml", "evil", {**request_of(question("v2.9.3")).texts}, "alice")
         assert scene.fleet.runs[0].title == title.decode()
         assert scene.ask().state is AskedState.OPENED
         assert [run.status for run in scene.fleet.runs] == ["waiting", "waiting"]
 
     def test_our_key_in_a_title_about_something_else_is_not_ours(self, scene: Scene) -> None:
         ours = request_of(question())
-        other = inputs(request_of(question(channel=CHANNEL.at_tag("eu"))))
+        other = request_of(question(channel=CHANNEL.at_tag("eu"))).texts
         scene.fleet.dispatch("approve.yaml", "main", {**other, "key": ours.key}, "mallory")
         scene.fleet.dispatch("approve.yaml", "main", {**other, "version": f"v1 ({ours.key}) {CHANNEL} v2"}, "mallory")
         assert scene.ask().state is AskedState.OPENED
@@ -325,7 +325,7 @@ class TestProtection:
         assert granted.approval.how.endswith(f"/acme/fleet/actions/runs/{run.id}")
 
     def test_a_run_by_hand_passes_the_same_gate(self, scene: Scene) -> None:
-        run = scene.fleet.dispatch("approve.yaml", "main", {**inputs(request_of(question())), "key": ""}, "alice")
+        run = scene.fleet.dispatch("approve.yaml", "main", {**request_of(question()).texts, "key": ""}, "alice")
         assert isinstance(scene.judge(run), NotCounted)
         scene.forge.approve(run.id, "alice")
         assert isinstance(scene.judge(run), GrantedApproval)
@@ -370,7 +370,7 @@ class TestProtection:
 
     def test_a_run_of_another_branch_counts_for_nothing(self, scene: Scene) -> None:
         scene.fleet.push("feature", {"x": b"y"}, "alice", "x")
-        run = scene.fleet.dispatch("approve.yaml", "feature", inputs(request_of(question())), "alice")
+        run = scene.fleet.dispatch("approve.yaml", "feature", request_of(question()).texts, "alice")
         scene.forge.approve(run.id, "alice")
         verdict = scene.judge(run)
         assert isinstance(verdict, NotCounted)
@@ -411,7 +411,7 @@ class TestCrashes:
         def begun() -> Forge:
             forge = made()
             for version in ("v2.9.1", "v2.9.2", "v2.9.3"):
-                forge.repositories[FLEET].dispatch("approve.yaml", "main", inputs(request_of(question(version))), "bot")
+                forge.repositories[FLEET].dispatch("approve.yaml", "main", request_of(question(version)).texts, "bot")
             return forge
 
         def act(forge: Forge) -> None:
@@ -423,7 +423,7 @@ class TestCrashes:
         def begun() -> Forge:
             forge = made()
             for version in ("v2.9.1", "v2.9.2"):
-                forge.repositories[FLEET].dispatch("approve.yaml", "main", inputs(request_of(question(version))), "bot")
+                forge.repositories[FLEET].dispatch("approve.yaml", "main", request_of(question(version)).texts, "bot")
             return forge
 
         def act(forge: Forge) -> None:

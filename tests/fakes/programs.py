@@ -102,6 +102,6 @@ def has_landlock() -> bool:
     """Return whether this kernel lets everybody give up files, in a version that is enough."""
     child = os.fork()
     if child == 0:
-        confined._control(38, 1)  # PR_SET_NO_NEW_PRIVS
+        confined.control(38, 1)  # PR_SET_NO_NEW_PRIVS
         os._exit(0 if confined.deny_files({}) else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

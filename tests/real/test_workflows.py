@@ -16,7 +16,7 @@ import yaml
 from ci_automation.action.workflow_commands import OUTPUTS
 from ci_automation.approval.dispatch import EventType
 from ci_automation.approval.port import ApprovalRequest
-from ci_automation.approval.workflow_run import inputs, run_title
+from ci_automation.approval.workflow_run import run_title
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.options import ACTION_NAMES, INPUTS, OPERATION_NAMES
@@ -414,7 +414,7 @@ class TestWhatTheyGiveToTheAction:
     def test_the_run_that_asks_is_started_with_what_it_takes_and_found_by_its_title(self, path: str) -> None:
         channel = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
         request = ApprovalRequest(channel, Version.parse("2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
-        given, approve = inputs(request), workflow(ROOT / path)
+        given, approve = request.texts, workflow(ROOT / path)
         assert set(triggers(approve)["workflow_dispatch"]["inputs"]) == set(given)
         title = re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: given[match[1]], approve["run-name"])
         assert title == run_title(request)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.flux.options import Options
     from ci_automation.github.content_history import ContentHistory
-    from ci_automation.github.model import BranchUpdate, ContentAt, ContentMerge
+    from ci_automation.github.model import ContentAt
     from ci_automation.github.repository import Repository
 
 GATE = "merge"
@@ -171,7 +171,7 @@ class GitContent:
         key = self._key(at, wanted.options, pinned=wanted.pinned)
         if at.overlay != judged.overlay:
             raise ContentMoved(f"the folder {place.folder.path}", judged.commit, at.commit)
-        if artifact is None or key is None or key != _key(place.folder.tree_id, wanted.options, pinned=wanted.pinned):
+        if artifact is None or key is None or key != self._wanted_key(wanted):
             raise ContentMoved("the options", judged.commit, at.commit)
         if rules_of(artifact) != judged.rules or artifact.paused:
             raise ContentMoved("the configuration", judged.commit, at.commit)
@@ -212,14 +212,15 @@ class GitContent:
         found: Proven | Unproven = Unproven(())
         for known in depths:
             made = "makers" in known
-            merges = self._merges(way.merges[:MOST_REQUESTS], compared="pages" in known, made=made)
+            at, asked = (place.folder.path, place.config), way.merges[:MOST_REQUESTS]
+            merges = self._history.merges(asked, *at, compared="pages" in known, made=made)
             shown = [
                 it.commit for each in merges.values() for merge in each for it in (merge.merge_base, merge.head) if it
             ]
             contents = {**case.contents, **self._contents(shown, base)}
             if "files" in known:
-                states = self._history.contents((*commits_of(way.updates), *shown), place.folder.path, place.config)
-                hidden = hidden_states(states, trees, place.folder.path, place.config, self._history)
+                states = self._history.contents((*commits_of(way.updates), *shown), *at)
+                hidden = hidden_states(states, trees, *at, self._history)
                 contents = {commit: key for commit, key in contents.items() if commit not in hidden}
             logins, team = content_witnesses(way, merges, case.settings)[:MOST_PEOPLE], case.settings.team
             people = people_of(logins, team, self._people) if made else People.all_of(logins)
@@ -237,12 +238,6 @@ class GitContent:
 
     def _look(self) -> tuple[str, ContentAt, datetime]:
         return self._history.head(self._place.folder.path, self._place.config)
-
-    def _merges(
-        self, updates: Sequence[BranchUpdate], *, compared: bool, made: bool
-    ) -> Mapping[str, tuple[ContentMerge, ...]]:
-        folder, config = self._place.folder.path, self._place.config
-        return self._history.merges(updates, folder, config, compared=compared, made=made)
 
     def _contents(self, commits: Iterable[str], base: Chosen) -> dict[str, ContentKey]:
         found = self._history.contents(commits, self._place.folder.path, self._place.config)

@@ -11,8 +11,8 @@ from ci_automation.errors import PolicyRefused, RegistryError, VerificationFaile
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning.base import Base
 from ci_automation.flows.planning.findings import content_of, fixed_in, impact_of, lost, planned_step
-from ci_automation.flows.rendering import fetch, rendering
-from ci_automation.flux.artifact import Composed, Recipe, compose
+from ci_automation.flows.rendering import fetch, recipe_of, rendering
+from ci_automation.flux.artifact import Composed, compose
 from ci_automation.flux.components import controller_images, image_names, pin
 from ci_automation.impact.assess import Impact
 from ci_automation.impact.change import all_of
@@ -167,17 +167,9 @@ def make(wanted: Wanted, path: str, ports: Ports) -> Made:
     ports.say(f"rendering {wanted.version}")
     release = fetch(wanted.version, ports)
     made = rendering(release, wanted.options, ports)
-    recipe = Recipe(
-        version=wanted.version,
-        commit=release.commit,
-        release=release.bundle.digest,
-        options=wanted.options,
-        components=_pinned(made.text, ports) if wanted.pinned else made.text,
-        overlay=wanted.overlay,
-        path=path,
-    )
-    composed = compose(recipe)
-    after = Base(composed.digest, wanted.version, wanted.options, wanted.overlay, path, recipe.components)
+    components = _pinned(made.text, ports) if wanted.pinned else made.text
+    composed = compose(recipe_of(release, wanted.options, components, wanted.overlay, path))
+    after = Base(composed.digest, wanted.version, wanted.options, wanted.overlay, path, components)
     return Made(after, release, made, composed, ports.upstream is not None and release.vouched is None)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ci_automation.approval.port import ApprovalRequest, RequestKind
-from ci_automation.approval.workflow_run import AskingRuns, asking_runs, inputs, run_title
+from ci_automation.approval.workflow_run import AskingRuns, asking_runs, run_title
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
@@ -62,7 +62,7 @@ def test_a_title_names_artifact_version_and_key() -> None:
 
 
 def test_the_inputs_are_the_request_itself() -> None:
-    given_inputs = inputs(REQUEST)
+    given_inputs = REQUEST.texts
     assert given_inputs == {
         "artifact": str(CHANNEL),
         "version": "v2.9.4",
