@@ -84,7 +84,7 @@ def test_the_whole_story(desk: Desk) -> None:
 
     assert desk.run("apply", "plan.json", *SIGNED).code == 11
     ran = desk.ok("apply", "plan.json", *approved(plan), *SIGNED)
-    assert re.search(f"^published +v2.99.4  {second.short}  approved; ", ran.out, re.MULTILINE)
+    assert re.search(f"^published +v2.99.4  {second.short}  approved;", ran.out, re.MULTILINE)
 
     ran = desk.ok("verify", CHANNEL, *TRUSTED)
     assert ran.out.startswith(f"{CHANNEL} is signed: Flux v2.99.4, {plan['steps'][1]['target']}")
