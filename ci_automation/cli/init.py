@@ -81,7 +81,7 @@ def init_command(
     else:
         taken = BootstrappedFolder(Version.parse(flux_version or ""), goal.intent)
         if taken.intent.overlay and not allow_secrets:
-            require_encrypted(taken.intent.overlay)
+            require_encrypted(taken.intent.overlay, goal.intent)
     result = init(goal.channel, taken.version, goal.ports, taken.intent)
     steps = migration_steps(source, taken.git, _objects(goal), keep_sync=keep_sync) if source is not None else ""
     _print(result, goal, given, steps)
@@ -162,7 +162,7 @@ def push_command(
         raise ContradictingOptions("push writes a .sig, which each Flux reads: take the format legacy or both")
     files = read_folder(Path(folder))
     if not allow_secrets:
-        require_encrypted(files)
+        require_encrypted(files, goal.intent)
     done = push_manifests(goal.channel, files, source, revision, goal.ports, goal.intent)
     if given.output == "json":
         value = {"artifact": str(goal.channel), "digest": str(done.digest)}

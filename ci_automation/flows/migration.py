@@ -13,6 +13,7 @@ from ci_automation.flows.rendering import render_release
 from ci_automation.flows.workspace import read_overlay_folder
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.recover import prove_options, recover
+from ci_automation.impact.checks.overlay import plain_secret
 from ci_automation.impact.overlay.bootstrapped import (
     COMPONENTS,
     UnfitBootstrap,
@@ -24,12 +25,13 @@ from ci_automation.impact.overlay.bootstrapped import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
+    from ci_automation.impact.change import Hazard
 
 
 class GitAppliesFolder(PolicyRefused):
@@ -47,10 +49,14 @@ class GitAppliesFolder(PolicyRefused):
 class PlainSecrets(PolicyRefused):
     """Files of the folder hold Secrets that whoever can pull the artifact can read."""
 
-    hint = "Encrypt them with SOPS, or move them out of the folder; --allow-secrets publishes them as they are."
+    hint = (
+        "Encrypt them with SOPS, or move them out of the folder. To publish them as they are, put their fingerprints "
+        "into `acknowledge` of the artifact's configuration; on the command line, --allow-secrets does it once."
+    )
 
-    def __init__(self, files: Sequence[str]) -> None:
-        super().__init__(f"these files hold Secrets in plain text: {', '.join(files)}")
+    def __init__(self, hazards: Mapping[str, Hazard]) -> None:
+        files = ", ".join(f"{path} ({hazard.fingerprint})" for path, hazard in hazards.items())
+        super().__init__(f"these files hold Secrets in plain text: {files}")
 
 
 class HandEditedComponents(PolicyRefused):
@@ -99,7 +105,7 @@ def read_bootstrapped(folder: Path, ports: Ports, intent: Intent, allowed: Migra
     overlay = tree if allowed.keep_sync else without_sync(tree)
     overlay = overlay.without(COMPONENTS)
     if not allowed.allow_secrets:
-        require_encrypted(overlay, lenient=False)
+        require_encrypted(overlay, intent, lenient=False)
     text = tree[COMPONENTS].decode(errors="replace")
     recovered = recover(text)
     ports.say(f"rendering {recovered.version} again to prove its options")
@@ -115,14 +121,16 @@ def read_bootstrapped(folder: Path, ports: Ports, intent: Intent, allowed: Migra
     return BootstrappedFolder(recovered.version, wanted, git)
 
 
-def require_encrypted(files: Tree, *, lenient: bool = True) -> None:
-    """Check that no file holds a Secret in plain text; for `lenient` see `plain_secrets`.
+def require_encrypted(files: Tree, intent: Intent, *, lenient: bool = True) -> None:
+    """Check that no file holds a Secret in plain text that is not acknowledged; for `lenient` see `plain_secrets`.
 
     Raises:
         PlainSecrets: some do.
     """
-    if found := plain_secrets(files, lenient=lenient):
-        raise PlainSecrets(found)
+    found = {path: plain_secret(path) for path in plain_secrets(files, lenient=lenient)}
+    policy, now = intent.policy, intent.now
+    if left := {path: it for path, it in found.items() if not policy.acknowledged(it.fingerprint, now)}:
+        raise PlainSecrets(left)
 
 
 def _read(folder: Path) -> tuple[Tree, str | None]:

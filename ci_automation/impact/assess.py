@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ci_automation.artifact.tree import Tree
 from ci_automation.impact.checks import all_checks
+from ci_automation.impact.checks.overlay import secret_hazards
 from ci_automation.impact.compare import changes
 from ci_automation.impact.files import overlay_changes, overlay_diffs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ci_automation.artifact.tree import Tree
     from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.impact.check import Applied, Known, Seen
     from ci_automation.impact.rights import FolderRights
@@ -70,9 +71,11 @@ def assess(
     )
 
 
-def compare_files(before: Tree, after: Tree) -> Impact:
-    """Return what changes between the files of two artifacts without Flux, which no check is about."""
-    return Impact(tuple(overlay_changes(before, after)), diffs=tuple(overlay_diffs(before, after)))
+def compare_files(before: Tree | None, after: Tree) -> Impact:
+    """Return what changes between the files of two artifacts without Flux, and the Secrets that come in plain text."""
+    old = after if before is None else before  # with nothing before, nothing changes
+    hazards = secret_hazards(before or Tree(()), after)
+    return Impact(tuple(overlay_changes(old, after)), hazards, diffs=tuple(overlay_diffs(old, after)))
 
 
 def _changes(before: Applied, after: Applied, seen: Sequence[Seen]) -> Iterator[Change]:

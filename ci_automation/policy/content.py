@@ -181,14 +181,7 @@ def _hazards(hazards: Sequence[Hazard], situation: Situation) -> Iterator[Verdic
 
 
 def _acknowledged(it: Change | Hazard, situation: Situation) -> Acknowledgement | None:
-    return next(
-        (
-            given
-            for given in situation.policy.acknowledge
-            if given.fingerprint == it.fingerprint and given.is_on(situation.now)
-        ),
-        None,
-    )
+    return situation.policy.acknowledged(it.fingerprint, situation.now)
 
 
 def _ended(items: Sequence[Change | Hazard], situation: Situation) -> str:

@@ -171,6 +171,10 @@ class Policy(Struct, frozen=True):
             if bump not in self.min_release_age:
                 raise IncompletePolicy("minimum age", bump)
 
+    def acknowledged(self, fingerprint: str, now: datetime) -> Acknowledgement | None:
+        """Return by what a change or a hazard is accepted now, or None."""
+        return next((it for it in self.acknowledge if it.fingerprint == fingerprint and it.is_on(now)), None)
+
 
 def duration(text: str) -> timedelta:
     """Return the duration that `text` writes, as Go does (`time.ParseDuration`), with days of 24 hours besides.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -421,6 +422,23 @@ class TestInit:
         ran = dispatch(fresh, "init", artifact="fresh", to=FIRST).show()
         assert ran.code == 12
         assert f"{FRESH} in this checkout is not what the default branch has now" in ran.said("error")[0]
+
+    def test_a_secret_in_plain_text_is_refused_before_anybody_is_asked_unless_it_is_acknowledged(
+        self, fresh: Scene
+    ) -> None:
+        self.commit(fresh, {"s.yaml": b"kind: Secret\nstringData: {password: hunter2}\n"})
+        asked = dispatch(fresh, "init", artifact="fresh", to=FIRST)
+        ran = asked.show()
+        assert (ran.code, ran.outputs["shown"]) == (11, ""), ran
+        (told,) = re.findall(
+            r"these files hold Secrets in plain text: s\.yaml \(([0-9a-f]{16})\)", ran.said("error")[0]
+        )
+        assert "hunter2" not in ran.log + ran.summary
+        text = (fresh.runner.workspace / CONFIG).read_text()
+        known = f"acknowledge: [{{fingerprint: '{told}', until: 2999-01-01, reason: a test}}], overlay: {FRESH}"
+        (fresh.runner.workspace / CONFIG).write_text(text.replace(f"overlay: {FRESH}", known))
+        push(fresh, (fresh.runner.workspace / CONFIG).read_text())
+        assert dispatch(fresh, "init", artifact="fresh", to=FIRST).through().code == 0
 
     def test_an_overlay_that_changed_meanwhile_voids_it(self, fresh: Scene) -> None:
         asked = dispatch(fresh, "init", artifact="fresh", to=FIRST)

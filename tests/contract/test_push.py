@@ -199,6 +199,24 @@ def test_a_kill_at_any_request_leaves_a_signed_channel_and_the_next_push_finishe
         assert len(records(killed, target)) == 1
 
 
+def test_a_promotion_that_brings_a_secret_in_plain_text_asks_for_approval(world: World) -> None:
+    def waits() -> list[str]:
+        wish = intent(policy=Policy(escalate=frozenset()))
+        considered = consider(Promotion(CHANNEL, world.ports(), PRODUCTION, world.ports(), wish))
+        return [it.reason for it in considered.gates if "in plain text" in it.reason]
+
+    assert waits() == []
+    secret = files("two").replaced("s.yaml", b"kind: Secret\nstringData: {password: hunter2}\n")
+    push_manifests(CHANNEL, secret, SHOP, "main@sha1:two", world.ports(), intent())
+    (first,) = waits()
+    assert first == "s.yaml holds a Secret in plain text, which everyone who can pull the artifact can read"
+    now = observe(CHANNEL, world.ports()).digest
+    assert promote(Promotion(CHANNEL, world.ports(), PRODUCTION, world.ports(), intent()), (now,)).done
+    more = secret.replaced("deploy.yaml", b"kind: Deployment\n")
+    push_manifests(CHANNEL, more, SHOP, "main@sha1:three", world.ports(), intent())
+    assert waits() == []  # it is there already
+
+
 def test_promote_works_on_it(world: World) -> None:
     def promotion(**more: Any) -> Promotion:
         return Promotion(CHANNEL, world.ports(), PRODUCTION, world.ports(), intent(**more))

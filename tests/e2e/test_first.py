@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,6 +104,16 @@ class TestASecretInPlainText:
             done = desk.ok(*command, "--allow-secrets")
             assert "hunter2" not in ran.out + ran.err + done.out + done.err
             assert ("s.yaml holds a Secret in plain text" in done.out) == ("init" in command)
+
+    def test_begins_a_channel_where_it_is_acknowledged(self, desk: Desk) -> None:
+        desk.write("overlay/s.yaml", SECRET)
+        pushed = ("push", "overlay", "shop", "--source", "https://git.example", "--revision", "main", *SIGNED)
+        config = "version: 1\nartifacts:\n- {name: shop, url: 'layout:shop:staging'%s}\n"
+        desk.write(".github/flux-manifests.yaml", config % "")
+        (told,) = re.findall(r"plain text: s\.yaml \(([0-9a-f]{16})\)", desk.run(*pushed).err)
+        known = f", acknowledge: [{{fingerprint: '{told}', until: 2999-01-01, reason: a test}}]"
+        desk.write(".github/flux-manifests.yaml", config % known)
+        assert "published" in desk.ok(*pushed).out
 
     def test_of_a_content_step_needs_approval_once(self, desk: Desk) -> None:
         desk.init(*overlay(desk, GOOD), version="v2.99.4")

@@ -57,7 +57,7 @@ def impact_of(
     For `settled` see `assess`.
     """
     if after.version == PUSHED:  # no Flux is in it, so none of the checks is about it
-        return compare_files(before.overlay if before else after.overlay, after.overlay)
+        return compare_files(before.overlay if before else None, after.overlay)
     if before and before.version == PUSHED:
         before = None
     ports.say("comparing, and building the overlay" if before else "building the overlay")

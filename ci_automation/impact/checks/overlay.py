@@ -39,13 +39,14 @@ def secret_hazards(before: Tree, after: Tree) -> tuple[Hazard, ...]:
     found = (
         path for path in plain_secrets(after, lenient=True) if path not in old or old[path] != after.by_path.get(path)
     )
-    return tuple(printable_hazard(_plain_secret(path)) for path in found)
+    return tuple(map(plain_secret, found))
 
 
-def _plain_secret(path: str) -> Hazard:
+def plain_secret(path: str) -> Hazard:
+    """Return the hazard of a file with a Secret in plain text."""
     sentence = f"{path} holds a Secret in plain text, which everyone who can pull the artifact can read"
     remedies = ("encrypt it with SOPS", "move it out of the overlay")
-    return Hazard(GATE, Certainty.POSSIBLE, f"plain Secret in {path}", sentence, (), remedies)
+    return printable_hazard(Hazard(GATE, Certainty.POSSIBLE, f"plain Secret in {path}", sentence, (), remedies))
 
 
 def _both(built: Built, kustomize: Kustomize | None) -> Built:
