@@ -8,7 +8,6 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.artifact.tree import TreeFile
 from ci_automation.artifact.yaml import Unreadable, nodes, plain, text
 from ci_automation.errors import UsageError
 from ci_automation.impact.change import Place
@@ -27,7 +26,7 @@ from ci_automation.impact.values import mapping
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ci_automation.artifact.tree import Tree
+    from ci_automation.artifact.tree import Tree, TreeFile
 
 COMPONENTS, SYNC = "gotk-components.yaml", "gotk-sync.yaml"
 _LISTED = re.compile(r"""^[ ]*-[ ]+["']?(?:\./)?gotk-sync\.yaml["']?[ ]*(?:#.*)?\n?""", re.MULTILINE)
@@ -35,8 +34,8 @@ _OF_GIT = "kustomize.toolkit.fluxcd.io/"
 _ENCRYPTED = "ENC[AES256_GCM"
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _DATA = ("/data", "/stringData")
-_NO_FILE = TreeFile("none", b"")
 _GENERATORS, _PATCHES = ("configMapGenerator", "secretGenerator"), ("patches", "patchesJson6902")
+_PATCHING, _MERGING = ("PatchTransformer", "PatchJson6902Transformer"), "PatchStrategicMergeTransformer"
 
 
 class UnfitBootstrap(UsageError):
@@ -118,7 +117,8 @@ def plain_secrets(tree: Tree, *, lenient: bool = False) -> tuple[str, ...]:
         except UnfitBootstrap:
             if not lenient:
                 raise
-            found |= {file.path} if b"Secret" in file.content else set()
+            # PowerShell writes UTF-16, which kustomize reads.
+            found |= {file.path} if b"Secret" in file.content.replace(b"\0", b"") else set()
     return tuple(sorted(found))
 
 
@@ -127,6 +127,8 @@ def _plain_by(file: TreeFile, tree: Tree) -> Iterator[str]:
     folder, _, name = file.path.rpartition("/")
     it = _kustomization(file.path, file.content) if name in NAMES else None
     documents = [*(_inline(it) if it else _listable(file.path, file.content))]
+    merging = (text(each.get("patches")) for each in documents if each.get("kind") == _MERGING)
+    documents += [each for written in merging for each in _listable("", written.encode())]
     if any(map(_is_plain, documents)):
         yield file.path
     made = [*(_generated(it) if it else ()), *(pair for each in documents for pair in _of_plugin(each))]
@@ -134,11 +136,14 @@ def _plain_by(file: TreeFile, tree: Tree) -> Iterator[str]:
         target = joined(folder or ".", path) if path else file.path
         if not path or _ENCRYPTED.encode() not in tree.by_path.get(target, file).content:
             yield target
-    for path, patch in _secret_patches(it) if it else ():
-        target = joined(folder or ".", path) if path else file.path
-        written = patch or tree.by_path.get(target, _NO_FILE).content
-        if any(map(_patches_plainly, _values(target, written))):
-            yield target
+    patches = [mapping(each) for key in _PATCHES for each in listed_at(it.value, key)] if it else []
+    for entry in (*patches, *(each for each in documents if each.get("kind") in _PATCHING)):
+        if (selected := _selects_secrets(mapping(entry.get("target")), tree)) is not False:
+            path, patch = text(entry.get("path")), text(entry.get("patch") or entry.get("jsonOp")).encode()
+            target = joined(folder or ".", path) if path else file.path
+            written = patch or (tree[target] if target in tree.by_path else b"")
+            if any(_patches_plainly(value, certain=bool(selected)) for value in _values(target, written)):
+                yield target
 
 
 def _listable(path: str, data: bytes) -> list[Mapping[str, Any]]:
@@ -152,23 +157,25 @@ def _listable(path: str, data: bytes) -> list[Mapping[str, Any]]:
 
 
 def _inline(it: Kustomization) -> Iterator[Mapping[str, Any]]:
-    """Yield the documents of patches that are written into a kustomization."""
-    patches = [mapping(each).get("patch") for each in listed_at(it.value, "patches")]
-    for written in (*patches, *listed_at(it.value, "patchesStrategicMerge"), *listed_at(it.value, "generators")):
-        yield from _listable("", text(written).encode())
+    """Yield the documents of patches and plugins that are written into a kustomization."""
+    keys = ("patches", "patchesStrategicMerge", "generators", "transformers")
+    for each in (each for key in keys for each in listed_at(it.value, key)):
+        yield from _listable("", text(mapping(each).get("patch", each)).encode())
 
 
-def _secret_patches(it: Kustomization) -> Iterator[tuple[str, bytes]]:
-    """Yield the patches whose target is a Secret: the path of a file, or nothing and the text."""
-    for entry in (mapping(each) for key in _PATCHES for each in listed_at(it.value, key)):
-        if "Secret" in text(mapping(entry.get("target")).get("kind")):
-            yield text(entry.get("path")), text(entry.get("patch")).encode()
+def _selects_secrets(target: Mapping[str, Any], tree: Tree) -> bool | None:
+    """Return whether the target of a patch is a Secret, None if it may be: its kind is a pattern, or none for all."""
+    kind = text(target.get("kind"))
+    if "Secret" in kind or not target or kind.isalnum():
+        return "Secret" in kind
+    return None if any(b"secret" in file.content.lower() for file in tree.files) else False
 
 
-def _patches_plainly(value: object) -> bool:
+def _patches_plainly(value: object, *, certain: bool) -> bool:
     """Return whether a patch of a Secret, by operations or by merging, has data that is not encrypted."""
     if not isinstance(value, list):
-        return _has_plain_data(mapping(value))
+        patch = mapping(value)
+        return (certain or patch.get("kind") == "Secret" or "stringData" in patch) and _has_plain_data(patch)
     operations = [it for it in map(mapping, value) if text(it.get("path")).startswith(_DATA)]
     return any("value" in it and not text(it["value"]).startswith(_ENCRYPTED) for it in operations)
 

@@ -176,6 +176,36 @@ class TestSecrets:
         inline = "".join(f"    {line}\n" for line in f"{plugin}literals: [a=b]".split("\n"))
         assert plain_secrets(folder(f"generators:\n- |\n{inline}")) == ("kustomization.yaml",)
 
+    @pytest.mark.parametrize("kind", ["Secret", "Sec.*", ""])
+    @pytest.mark.parametrize("way", ["patches", "file", "inline"])
+    def test_a_patch_whose_target_may_be_one_is_found(self, kind: str, way: str) -> None:
+        """Kustomize takes the kind of a target for a pattern, and patches by its own plugins too."""
+
+        def found(patch: str, **more: str) -> tuple[str, ...]:
+            target = f"{{kind: '{kind}', name: a}}" if kind else "{name: a}"
+            entry = f"{{kind: PatchTransformer, target: {target}, patch: '{patch}'}}"
+            written = f"transformers: [{{}}, {yaml.safe_dump(entry).strip()}]\n" if way == "inline" else ""
+            if way == "patches":
+                written = f"patches: [{{target: {target}, patch: '{patch}'}}]\n"
+            files = {"a_DOT_yaml": "kind: Secret\n"} | ({"t_DOT_yaml": entry} if way == "file" else {}) | more
+            return plain_secrets(folder(written or "transformers: [t.yaml]\n", **files))
+
+        here = ("t.yaml" if way == "file" else "kustomization.yaml",)
+        for plain in ("[{op: add, path: /data/a, value: b}]", "{kind: Any, stringData: {a: b}}"):
+            assert found(plain) == here
+            assert found(plain, a_DOT_yaml="kind: ConfigMap\n") == (here if kind == "Secret" else ())
+        assert found("{kind: ConfigMap, data: {a: b}}") == (here if kind == "Secret" else ())
+
+    def test_what_one_is_merged_with_is_found(self) -> None:
+        merging = "kind: PatchStrategicMergeTransformer\npatches: '{kind: Secret, stringData: {a: b}}'\n"
+        assert plain_secrets(folder("transformers: [t.yaml]\n", t_DOT_yaml=merging)) == ("t.yaml",)
+        json = "kind: PatchJson6902Transformer\ntarget: {kind: Secret}\njsonOp: '[{op: add, path: /data, value: {}}]'\n"
+        assert plain_secrets(folder("transformers: [t.yaml]\n", t_DOT_yaml=json)) == ("t.yaml",)
+
+    def test_one_in_utf_16_is_found(self) -> None:
+        files = (TreeFile("a.yaml", "kind: Secret\nstringData: {a: b}\n".encode("utf-16")),)
+        assert plain_secrets(Tree(files), lenient=True) == ("a.yaml",)
+
     def test_literals_are_plain_whatever_is_beside_them(self) -> None:
         made = "secretGenerator: [{name: a, literals: [b=c]}] # ENC[AES256_GCM\n"
         assert plain_secrets(folder(made)) == ("kustomization.yaml",)
