@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def prune_command(artifact: str, *, keep_last: int, keep_for: str | None, apply: bool, given: Arguments) -> None:
     """List which old artifacts of a repository nothing needs, and delete them on request.
 
-    What a channel or any other tag leads to stays, with its signatures and all that refers to it; so do the newest, and
-    everything that no trusted signer signed. Signatures and records of what is deleted go with it. Not every registry
-    allows it.
+    What a channel has, or had last by its records, and what any other tag leads to stays, with its signatures and all
+    that refers to it; so do the newest, and everything that no trusted signer signed. Signatures and records of what is
+    deleted go with it. Not every registry allows it.
 
     \b
     flux-manifests prune oci://ghcr.io/acme/flux-manifests --keep-last 10 --keep-for 90d --public-key cosign.pub

@@ -60,9 +60,17 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime) -
     tags = _tags(repository, ports)
     led_to = _led_to(repository, tags, ports)
     moves = {digest: _moves(repository, digest, ports, trusted) for tag, digest in tags.items() if _is_own(tag, digest)}
-    last = _last_moments(moves)
+    last, ends = _last_moments(moves), _ends(moves, ports.ledger(repository).name.rpartition(":")[0])
     artifacts = [
-        Stored(digest, tag, version, moves[digest] is not None, _others(tag, tags, led_to), last.get(digest))
+        Stored(
+            digest,
+            tag,
+            version,
+            moves[digest] is not None,
+            _others(tag, tags, led_to),
+            last.get(digest),
+            tuple(sorted(name for name, end in ends.items() if end == digest)),
+        )
         for tag, digest in tags.items()
         if digest in moves and (version := _own_version(repository, tag, digest, moves[digest], ports)) is not None
     ]
@@ -142,6 +150,16 @@ def _last_moments(moves: Mapping[Digest, tuple[Record, ...] | None]) -> dict[Dig
         for digest in filter(None, (record.digest, record.previous)):
             found[digest] = max(record.at, found.get(digest, record.at))
     return found
+
+
+def _ends(moves: Mapping[Digest, tuple[Record, ...] | None], home: str) -> dict[str, Digest]:
+    """Return what each channel of the repository had last by its records: its holds and its past are on that."""
+    found: dict[str, Record] = {}
+    for record in (record for each in moves.values() for record in each or ()):
+        repository, _, channel = record.channel.rpartition(":")
+        if repository == home and (channel not in found or record.at > found[channel].at):
+            found[channel] = record
+    return {channel: record.digest for channel, record in found.items()}
 
 
 def _others(tag: str, tags: Mapping[str, Digest], led_to: Mapping[str, Digest | None]) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ class Window(Struct, frozen=True):
 class Stored(Struct, frozen=True):
     """One artifact: its immutable tag, every other tag that leads to it, and when a channel came to it or left it last.
 
-    `ours` says that a trusted signer signed it. `at` is None if no signed record tells the time.
+    `ours` says that a trusted signer signed it. `at` is None if no signed record tells the time. `last_of` are the
+    channels that had it last by their records, wherever somebody has moved them since.
     """
 
     digest: Digest
@@ -47,6 +48,7 @@ class Stored(Struct, frozen=True):
     ours: bool
     others: tuple[str, ...] = ()
     at: datetime | None = None
+    last_of: tuple[str, ...] = ()
 
 
 class Kept(Struct, frozen=True):
@@ -92,6 +94,8 @@ def _needed(artifact: Stored, window: Window, now: datetime) -> str:
         return "no trusted signer signed it"
     if artifact.others:
         return f"{', '.join(artifact.others)} leads to it"
+    if artifact.last_of:
+        return f"{', '.join(artifact.last_of)} had it last, by its records"
     if window.keep_for is None:
         return ""
     if artifact.at is None:

@@ -16,6 +16,7 @@ from ci_automation.cli import run
 from ci_automation.flows.init import init
 from ci_automation.flows.prune import prune, survey
 from ci_automation.flows.publication.copy import copy
+from ci_automation.flows.publication.placement import had_last
 from ci_automation.flows.update import update
 from ci_automation.net.values import Complaint
 from ci_automation.policy.model import BUMPS, Action, Policy, SignatureFormat
@@ -27,6 +28,7 @@ from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import verify
 from tests.contract.interference import Killed, interfere
 from tests.contract.planting import forget_records
+from tests.contract.rolled_back import back
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, made_once, signing_key
 
 if TYPE_CHECKING:
@@ -118,6 +120,17 @@ class TestWhatStays:
         found = look(world)
         assert versions(world, found) == ["v2.98.8"]
         assert "edge leads to it" in [it.reason for it in found.kept]
+
+    @pytest.mark.parametrize("moved", [True, False], ids=["though it was moved", "though it was deleted"])
+    def test_what_a_channel_had_last_by_its_records(self, world: World, *, moved: bool) -> None:
+        shown = back(world, str(OLD))
+        tags = world.registry.repositories[str(CHANNEL.repository)].tags
+        del tags["production"]
+        if moved:
+            tags["production"] = shown.base
+        assert list(prune(look(world), world.ports()))
+        held = had_last(CHANNEL, world.ports())[1]
+        assert [hold.digest for hold in held] == [shown.base]
 
     def test_what_nobody_trusted_signed(self, world: World) -> None:
         tag, digest = immutable(world, "v2.98.5")

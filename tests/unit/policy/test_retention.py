@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.version import Version
@@ -75,6 +76,7 @@ def test_of_two_with_a_version_the_one_that_a_channel_had_later_stays() -> None:
     [
         (stored("v2.0.0", ours=False), "no trusted signer signed it"),
         (stored("v2.0.0", others=("production", "staging")), "production, staging leads to it"),
+        (replace(stored("v2.0.0"), last_of=("production",)), "production had it last, by its records"),
         (stored("v2.0.0", days=None), "no signed record tells its age"),
         (stored("v2.0.0", days=1), "it is younger than 7 days"),
         (stored("v2.0.0"), "it is among the last 1"),
