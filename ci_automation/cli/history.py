@@ -153,13 +153,20 @@ def screen_lines(rows: Sequence[HistoryRow], columns: int) -> Iterator[str]:
     for cell in cells:
         head = f"{cell[_NUMBER]:<4}  {cell['version'].ljust(wide)}  {cell['when (UTC)'].ljust(16)}  "
         now = f" (now: {cell['here now']})" if cell["here now"] else ""
-        first, *rest = wrapped(cell["what"] + now, columns - len(head))
+        what = f"{_short(cell['tag or digest'])}, {_UNKNOWN}" if cell["what"] == _UNKNOWN else cell["what"]
+        first, *rest = wrapped(what + now, columns - len(head))
         yield from (head + first, *(" " * len(head) + line for line in rest))
         said = {name: cell[name] for name in ("signed", "by", "approved")}
         said["by"] = "" if said["by"] == said["signed"] else said["by"]
-        if more := [f"{name}: {text}" for name, text in said.items() if text and text != above.get(name)]:
+        differ = ((name, text) for name, text in said.items() if text and text != above.get(name))
+        if more := [text if text.startswith(name) else f"{name}: {text}" for name, text in differ]:
             yield from (f"{' ' * 6}{line}" for line in wrapped("; ".join(more), columns - 6))
         above = said
+
+
+def _short(name: str) -> str:
+    """Return an immutable tag, which people copy, or the beginning of a digest that has none."""
+    return f"digest {Digest.parse(name).short}" if name.startswith("sha256:") else name
 
 
 def table_rows(

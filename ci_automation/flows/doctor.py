@@ -119,8 +119,8 @@ def examine_signer(
         else:
             yield diagnosed(what, error)
     else:
-        named = ports.signer.trusted if ports.signer else "nobody (unsafe-unsigned)"
-        yield Diagnosis(what, Health.GOOD, f"{named}, who is trusted")
+        named = f"{ports.signer.trusted}, which is trusted" if ports.signer else "nothing is signed (unsafe-unsigned)"
+        yield Diagnosis(what, Health.GOOD, named)
     what = f"{channel}: what clusters verify"
     try:
         found = verify_channel(channel, ports, intent)

@@ -161,7 +161,10 @@ def _without_upstream(step: PlannedStep) -> PlannedStep:
 
 def _why(step: PlannedStep) -> str:
     told = "; ".join(main_reasons(step))
-    return shortened(told, _MAX_WHY) if step.decision is Decision.APPROVAL else told
+    if step.decision is not Decision.APPROVAL or len(told) <= _MAX_WHY:
+        return told
+    first, left = shortened(step.reasons[0], _MAX_WHY), len(step.reasons) - 1
+    return f"{first}; and {left} more reason{'' if left == 1 else 's'}" if left else first
 
 
 def passed_over_rows(plan: Plan) -> Iterator[tuple[Decision, str, tuple[str, ...]]]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
-from ci_automation.cli.history import table_rows
+from ci_automation.cli.history import history_rows, screen_lines, table_rows
 from ci_automation.flows import history as flow
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
@@ -220,6 +220,14 @@ def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
     found = json.loads(capsys.readouterr().out)
     digests = {entry.version: str(entry.digest) for entry in history(CHANNEL, world.ports()).entries}
     assert [found[side]["digest"] for side in ("from", "to")] == [digests[OLD], digests[MINOR]]
+
+
+def test_what_no_record_tells_has_the_name_to_copy_on_a_terminal() -> None:
+    (entry, *_) = history(CHANNEL, grown().ports(None, None)).entries
+    for tag, name in ((entry.tag, f"{entry.tag}"), (None, f"digest {entry.digest.short}")):
+        lines = list(screen_lines(history_rows((replace(entry, tag=tag),), CHANNEL.repository), 120))
+        assert lines[1].endswith(f"  {name}, not known (now: production)")
+        assert lines[2].strip() == "signed, not verified"
 
 
 def test_of_an_identity_the_table_has_the_subject() -> None:

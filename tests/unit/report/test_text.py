@@ -249,6 +249,15 @@ class TestPlanTable:
             "a minor; rbac; crds",
         ]
 
+    def test_what_needs_approval_is_told_in_a_few_words_and_no_reason_is_a_stub(self) -> None:
+        for reasons, told in (
+            (("a minor", "one word " * 9), "a minor; and 1 more reason"),
+            (("one word " * 9,), f"{'one word ' * 5}one word…"),
+            (("one word " * 9, "a", "b"), f"{'one word ' * 5}one word…; and 2 more reasons"),
+        ):
+            asked = replace(step(Decision.APPROVAL), reasons=reasons)
+            assert plan_table(plan(asked), 0, cut=True).rows[1][3] == told
+
     def test_where_nothing_was_published_the_channel_is_told_as_it_is_now(self) -> None:
         assert plan_table(plan(step()), 0).rows[0][0] == "now"
 
