@@ -223,15 +223,13 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
             left = left or "A channel that it moves is as it was, or at a signed artifact."
             hint = f"{left} Run it again."
             return Failure("interrupted", "interrupted", hint, INTERRUPTED)
-        case OSError(
-            errno=errno.ENOSPC | errno.EFBIG | errno.EDQUOT | errno.EIO
-        ):  # what is written to files has own errors
+        # What is written to files has errors of its own.
+        case OSError(errno=errno.ENOSPC | errno.EFBIG | errno.EDQUOT | errno.EIO):
             hint = "Check where standard output goes, and the space that is left."
             return Failure("output-unwritable", f"the output cannot be written: {error.strerror}", hint, 2)
         case _:
-            hint = "This is a bug of flux-manifests. Run it again with -v for the details, and report it."
-            if verbose:
-                hint = "".join(traceback.format_exception(error))
+            bug = "This is a bug of flux-manifests. Run it again with -v for the details, and report it."
+            hint = "".join(traceback.format_exception(error)) if verbose else bug
             return Failure("internal", f"{type(error).__name__}: {error}", hint, 1)
 
 

@@ -24,9 +24,10 @@ from ci_automation.report.blocks import HINT, Table, wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ci_automation.artifact.reference import LayoutDirectory
+    from ci_automation.artifact.reference import LayoutDirectory, Reference
     from ci_automation.cli.arguments import Arguments
-    from ci_automation.flows.history import HistoryEntry
+    from ci_automation.flows.history import History, HistoryEntry
+    from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import HoldStatement, Record
 
@@ -69,17 +70,23 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
             print_line(f"--since {since} leaves out all rows: without a verified record none has a time.")
         else:
             print_line(f"No record is as new as --since {since}.")
-        if ports.trusted is None:
-            print_line(
-                f"Nothing was verified: {ports.why_nobody}. When, why, by whom and in which channel is in signed "
-                "records: give --public-key, or an identity, to read them."
-            )
-        if found.elsewhere:
-            artifacts = "1 more artifact" if found.elsewhere == 1 else f"{found.elsewhere} more artifacts"
-            verb = "has" if found.elsewhere == 1 else "have"
-            print_line(f"{artifacts} in {reference.repository} {verb} no record and no tag of {reference.tag}{HINT}.")
+        for line in _remarks(found, reference, ports):
+            print_line(line)
     if found.left_out:
         click.echo(f"{found.left_out} more tags were not read. Delete those that are not yours.", err=True)
+
+
+def _remarks(found: History, reference: Reference, ports: Ports) -> Iterator[str]:
+    """Yield what the table does not show: what only records say, and artifacts of other channels."""
+    if ports.trusted is None:
+        yield (
+            f"Nothing was verified: {ports.why_nobody}. When, why, by whom and in which channel is in signed records: "
+            "give --public-key, or an identity, to read them."
+        )
+    if found.elsewhere:
+        artifacts, verb = ("artifact", "has") if found.elsewhere == 1 else ("artifacts", "have")
+        where = f"{found.elsewhere} more {artifacts} in {reference.repository}"
+        yield f"{where} {verb} no record and no tag of {reference.tag}{HINT}."
 
 
 _UNKNOWN = "not known"

@@ -1,12 +1,4 @@
-"""Contents of a repository on GitHub, as values.
-
-Seven classes read and write them, each made with a client and a name, like `Commits(client, "acme/fleet")`:
-`Repository` (snapshot, making, texts, tag_commit, compared, head_status, permission, is_member), `Files` (listed,
-below, contents, blob), `Commits` (create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull,
-comment, comments, keep_comment, dress, request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run,
-cancel, run_approvals, environment, dispatch_event, workflow_state, workflow_created, enable_workflow), `Issues`
-(open_issue, issues, close_issue) and `ContentHistory` (head, updates, contents, merges, files).
-"""
+"""Contents of a repository on GitHub, as values; classes made with a client and a name read and write them."""
 
 from __future__ import annotations
 

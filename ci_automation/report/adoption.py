@@ -12,6 +12,8 @@ from ci_automation.report.blocks import Table, on_terminal, plain_line, plain_te
 from ci_automation.report.rights import rights_blocks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
@@ -94,16 +96,21 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool
         lines.append(f"There are no files but {adoption.components}.")
     rights = [part.to_text() for part in on_terminal(rights_blocks(adoption.rights, every=every))]
     lines += [*rights, ""] if rights else ()
+    return plain_text("\n".join([*lines, *_difference_lines(adoption, shown)]))
+
+
+def _difference_lines(adoption: Adoption, shown: int | None) -> Iterator[str]:
+    """Yield how the components differ from what Flux would have rendered, and how to read what is left out."""
     upstream = f"what Flux {adoption.version} renders with its options"
     if not adoption.difference:
-        return plain_text("\n".join([*lines, f"{adoption.components} equals {upstream}, byte for byte."]))
-    lines.append(f"{adoption.components} differs from {upstream}:")
-    lines += [f"  {line}" for line in adoption.difference[:shown]]
+        yield f"{adoption.components} equals {upstream}, byte for byte."
+        return
+    yield f"{adoption.components} differs from {upstream}:"
+    yield from (f"  {line}" for line in adoption.difference[:shown])
     if shown is not None and (more := len(adoption.difference) - shown) > 0:
-        lines.append(f"  ... and {more} more lines. Read all of them before you adopt it:")
+        yield f"  ... and {more} more lines. Read all of them before you adopt it:"
         at = adoption.channel.at_digest(adoption.digest)
-        lines.append(f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}")
-    return plain_text("\n".join(lines))
+        yield f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}"
 
 
 def _options(written: tuple[str, ...]) -> str:
