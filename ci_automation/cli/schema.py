@@ -111,7 +111,7 @@ FORMS: dict[str, Schema] = {
                 "",
                 "artifact digest",
                 schema={"const": "flux-manifests.plan/v1"},
-                current=_AT,
+                current=_form("", "version digest", since=_TEXT_OR_NULL),
                 steps=_STEPS,
                 passedOver=_list(_form("", "version decision", reasons=_TEXTS)),
             ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from ci_automation.records.notes import Approval
 
 
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
 class PlanOutdated(Conflict):
     """The channel is not where any step of the plan begins."""
 
@@ -40,6 +44,15 @@ class PlanOutdated(Conflict):
 
     def __init__(self, plan: Plan, found: Digest) -> None:
         super().__init__(f"{plan.artifact} is at {found}, where no step of the plan begins")
+
+
+class PlanUsed(PolicyRefused):
+    """A channel was at a plan's target, or has left its base, since the plan was made: what was approved is over."""
+
+    hint = "An approval counts once. Make a new plan, and have it approved."
+
+    def __init__(self, plan: Plan, found: Digest) -> None:
+        super().__init__(f"{plan.artifact} has moved since the plan was made, and came back to {found}")
 
 
 class TargetDiffers(Conflict):
@@ -124,6 +137,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
 
     Raises:
         PlanOutdated: no step begins where the channel is.
+        PlanUsed: the channel moved since the plan was made, and came back.
         TargetDiffers: a step no longer renders to the plan's target.
         NewHazard: a step has a hazard that its plan does not list.
         NotApproved: the first step to do needs an approval.
@@ -143,11 +157,30 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     placed = in_place(observed, version, ports, intent, approved=observed.digest in approved)
     doing = _Doing(approved, ports.later_than(placed.last), intent)
     steps = doing.rendered(placed, plan.going(path).steps[len(path) :])
+    _refuse_used(plan, placed, [rendered.step.target for rendered, _ in steps], ports)
     owed = Owed(path[-1].base, partial(doing.again, path[-1])) if path else None  # by an earlier run of this plan
     adopted = carry_out(placed, steps, ports, intent, owed)
     done = {rendered.step.target for rendered, _ in steps} | {step.target for step in path}
     gone = plan.going([step for step in plan.steps if step.target in done])
     return Outcome(gone, len(done), str(placed.trust), len(path), healed=adopted)
+
+
+def _refuse_used(plan: Plan, placed: Placed, targets: Sequence[Digest], ports: Ports) -> None:
+    """Check that the channel was at none of these targets since the plan was made, and has not come back.
+
+    Where no record led to the plan's base, one of a target may be older than the plan; a rollback still tells.
+
+    Raises:
+        PlanUsed: it was, or has.
+    """
+    if not targets:
+        return
+    ledger = ports.ledger(plan.artifact)
+    moves = [*(it.at for it in ledger.records(placed.digest)[1:]), *(it.since for it in ledger.holds(placed.digest))]
+    if plan.since is not None:
+        moves += [record.at for target in targets for record in ledger.records(target)]
+    if any(at > (plan.since or _LONG_AGO) for at in moves):
+        raise PlanUsed(plan, placed.digest)
 
 
 class _Doing(Struct, frozen=True):

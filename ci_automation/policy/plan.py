@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, ValidationError, convert, to_builtins
@@ -161,6 +162,8 @@ class Plan(Struct, frozen=True):
     """The planned steps of one artifact, each on top of the one before.
 
     If the overlay is in Git, a content step and a version step can start from the same digest: a person chooses.
+    `since` is when the channel was last said to come to its digest or to leave it, by signed records: what was said
+    later was not reviewed.
     """
 
     artifact: Reference
@@ -168,6 +171,7 @@ class Plan(Struct, frozen=True):
     current: Digest
     steps: tuple[PlannedStep, ...]
     passed_over: tuple[PassedOver, ...] = ()
+    since: datetime | None = None
 
     def path_to(self, digest: Digest) -> tuple[PlannedStep, ...] | None:
         """Return the steps that lead to a digest, or None if none do."""
@@ -207,7 +211,11 @@ class Plan(Struct, frozen=True):
         return {
             "schema": SCHEMA,
             "artifact": str(self.artifact),
-            "current": {"version": str(self.current_version), "digest": str(self.current)},
+            "current": {
+                "version": str(self.current_version),
+                "digest": str(self.current),
+                "since": self.since.isoformat() if self.since else None,
+            },
             "steps": [step.to_json() for step in self.steps],
             "passedOver": [
                 {"version": str(p.version), "decision": str(p.decision), "reasons": list(p.reasons)}
@@ -250,6 +258,7 @@ class Plan(Struct, frozen=True):
 
     @classmethod
     def _from_json(cls, value: Mapping[str, Any]) -> Self:
+        since = value["current"]["since"]
         return cls(
             artifact=Reference.parse_channel(value["artifact"]),
             current_version=Version.parse(value["current"]["version"]),
@@ -259,6 +268,7 @@ class Plan(Struct, frozen=True):
                 PassedOver(Version.parse(p["version"]), Decision(p["decision"]), tuple(p["reasons"]))
                 for p in value["passedOver"]
             ),
+            since=None if since is None else datetime.fromisoformat(since).astimezone(UTC),
         )
 
 

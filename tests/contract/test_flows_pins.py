@@ -186,7 +186,7 @@ class TestPinned:
     def test_the_same_inputs_give_the_same_digest(self, images: MemoryImages) -> None:
         one, two = place(images, pin_images=True), place(images, pin_images=True)
         assert one.world.channel_digest() == two.world.channel_digest()
-        assert one.plan().to_text() == two.plan().to_text()
+        assert one.plan().steps == two.plan().steps
 
     def test_another_digest_is_another_artifact(self, pinned: Place) -> None:
         moved = place(MemoryImages({image_names(unpin(pinned.components)[0])[0]: Digest.of(b"")}), pin_images=True)

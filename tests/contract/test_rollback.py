@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval
 from ci_automation.cli import run
 from ci_automation.errors import Conflict
-from ci_automation.flows.apply import StepRefused, apply
+from ci_automation.flows.apply import PlanUsed, StepRefused, apply
 from ci_automation.flows.approved import ApprovalUsed, CameBack, apply_granted
 from ci_automation.flows.init import StillHeld, WasNewer, init
 from ci_automation.flows.lift import lift
@@ -36,6 +36,7 @@ from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Severity
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy, SignatureFormat
+from ci_automation.policy.plan import Plan
 from ci_automation.records import attached
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger, notes_in
 from ci_automation.records.notes import Approval, HoldStatement
@@ -726,6 +727,23 @@ class TestLifting:
                     GrantedApproval(request, Approval("ada", "pull request 7", moment)), world.ports(), intent()
                 )
             assert at(world) == base
+
+    @pytest.mark.parametrize("lost", [False, True], ids=["as it was", "with the records of the target lost"])
+    def test_a_plan_that_led_to_a_publication_is_approved_anew(self, world: World, lost: bool) -> None:
+        back(world)
+        lift(CHANNEL, "", world.ports(), intent())
+        plan = Plan.parse(make_plan(CHANNEL, world.ports(), intent()).plan.to_text().encode())
+        assert apply(plan, [plan.steps[-1].target], world.ports(), intent()).done == len(plan.steps)
+        if lost:
+            forget_records(world, plan.steps[-1].target)
+        back(world)
+        base = at(world)
+        lift(CHANNEL, "", world.ports(), intent())
+        with pytest.raises(PlanUsed):
+            apply(plan, [plan.steps[-1].target], world.ports(), intent())
+        assert at(world) == base
+        anew = make_plan(CHANNEL, world.ports(), intent()).plan
+        assert apply(anew, [anew.steps[-1].target], world.ports(), intent()).digest == anew.steps[-1].target
 
     def test_one_of_two_is_lifted_by_the_digest_of_its_statement(self, world: World) -> None:
         back(world, reason="webhooks time out")

@@ -8,6 +8,7 @@ import shlex
 import shutil
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from unittest.mock import ANY
 
 import pytest
 
@@ -434,7 +435,7 @@ class TestJson:
         assert set(ran.json) == RESULT_KEYS
         assert set(ran.json["plan"]) == {"schema", "artifact", "current", "steps", "passedOver", "digest"}
         assert ran.json["plan"]["schema"] == "flux-manifests.plan/v1"
-        assert ran.json["plan"]["current"] == {"version": "v2.98.5", "digest": digest}
+        assert ran.json["plan"]["current"] == {"version": "v2.98.5", "digest": digest, "since": ANY}
         assert ran.json["plan"]["steps"] == [*ran.json["published"], *ran.json["waiting"]]
         assert all(set(step) == STEP_KEYS for step in ran.json["plan"]["steps"])
         assert set(ran.json["waiting"][-1]["changes"]) == {"images", "added", "removed", "all", "diffs"}

@@ -78,7 +78,14 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
         blocked.remove(nearest)
     unmade += [PassedOver(item.step.new_version, item.step.decision, item.step.reasons) for item in blocked]
     over = sorted((*passed_over(found.selection), *unmade), key=lambda passed: passed.version)
-    plan = Plan(found.observed.channel, start.version, start.digest, tuple(it.step for it in rendered), tuple(over))
+    plan = Plan(
+        found.observed.channel,
+        start.version,
+        start.digest,
+        tuple(it.step for it in rendered),
+        tuple(over),
+        found.observed.last,
+    )
     refused = any(it.decision is Decision.REFUSED for it in unmade)
     return Planned(found.observed, plan, tuple(rendered), found.releases, refused)
 
