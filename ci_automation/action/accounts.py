@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.action.github import desks_of, now
+from ci_automation.action.approval_rules import desks_of
+from ci_automation.action.github import now
 from ci_automation.action.run import trouble_of
 from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, GrantedApproval, RequestKind
 from ci_automation.cli.follow_up import promoting

@@ -1,19 +1,32 @@
-"""The settings by which the approvals of one artifact are judged, and what GitHub says of a run that has one."""
+"""How the approvals of one artifact are asked for, and the settings by which they are judged."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from ci_automation.action.github import now
 from ci_automation.approval.port import RequestKind
-from ci_automation.config.model import ApprovalConfig
+from ci_automation.cli.arguments import configuration
+from ci_automation.config.model import ApprovalConfig, ApprovalVia
+from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
     from ci_automation.action.github import Hub
     from ci_automation.approval.approved_run import RunFacts
-    from ci_automation.approval.port import ApprovalRequest
+    from ci_automation.approval.port import ApprovalRequest, Approvals
     from ci_automation.artifact.digest import Digest
     from ci_automation.cli.target import Target
     from ci_automation.flux.version import Version
+
+
+class NoReceiver(UsageError):
+    """An approval is to be asked for in another repository, and none is named."""
+
+    hint = "Set approval.repository: OWNER/NAME in the configuration."
+    message = "approvals are asked for by repository dispatch, and no repository is named"
 
 
 def settings_of(goal: Target) -> ApprovalConfig:
@@ -83,3 +96,64 @@ def reviewed_run(settings: ApprovalConfig, hub: Hub) -> RunFacts:
     client = hub.client(**rights)
     job = JobFacts(int(hub.job.run_id or 0), hub.job.event, hub.job.ref, hub.default_branch())
     return run_facts(job, Runs(client, hub.repository), Repository(client, hub.repository), settings)
+
+
+def desks_of(goal: Target, hub: Hub) -> dict[RequestKind, Approvals]:
+    """Return the ways to ask for approvals of an artifact, one for each kind of step; none if nobody is asked.
+
+    Raises:
+        UsageError, ReleaseSourceError: as `approvals_of`.
+    """
+    kinds = tuple(RequestKind) if goal.configured and goal.configured.overlay is not None else (RequestKind.VERSION,)
+    found = {kind: approvals_of(goal, hub, kind) for kind in kinds}
+    return {kind: approvals for kind, approvals in found.items() if approvals}
+
+
+def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION) -> Approvals | None:
+    """Return the way to ask for one kind of step of an artifact: as the configuration says, else the input, or none.
+
+    Raises:
+        UsageError: it is not known of which repository, as whom, or where.
+        ReleaseSourceError: GitHub failed or refused.
+    """
+    from ci_automation.github.runs import Runs
+
+    settings = settings_of(goal)
+    match settings.via or ApprovalVia(hub.inputs.approval):
+        case ApprovalVia.NONE:
+            return None
+        case ApprovalVia.PULL_REQUEST:
+            return _by_pull_request(goal, hub, kind, settings)
+        case ApprovalVia.WORKFLOW_DISPATCH:
+            from ci_automation.approval.workflow_run import WorkflowApprovals
+
+            runs = Runs(hub.client(actions="write"), hub.repository)
+            return WorkflowApprovals(runs, hub.job.server, hub.default_branch(), goal.channel, settings, now, kind=kind)
+        case ApprovalVia.REPOSITORY_DISPATCH:
+            from ci_automation.approval.dispatch import DispatchApprovals
+
+            if settings.repository is None:
+                raise NoReceiver
+            receiver = Runs(hub.client(settings.repository, contents="write", actions="read"), settings.repository)
+            return DispatchApprovals(receiver, hub.job.server, hub.sender, now, kind=kind)
+
+
+def _by_pull_request(goal: Target, hub: Hub, kind: RequestKind, settings: ApprovalConfig) -> Approvals:
+    from ci_automation.approval.pull_request import AskedArtifact, PullRequestApprovals
+    from ci_automation.github.commits import Commits
+    from ci_automation.github.pulls import Pulls
+    from ci_automation.github.repository import Repository
+
+    rights = {"contents": "write", "pull_requests": "write"} | ({"members": "read"} if settings.team else {})
+    client, name = hub.client(**rights), hub.repository
+    places = Repository(client, name, hub.ahead(goal), hub.made), Commits(client, name), Pulls(client, name)
+    place = hub.job.workspace if hub.inputs.command in {"update", "promote"} else None
+    asked = AskedArtifact(goal.name, goal.channel, settings, kind, partial(judged_by, goal), place)
+    if kind is RequestKind.CONTENT or goal.configured is None or not goal.configured.group:
+        return PullRequestApprovals(*places, asked)
+    group = goal.configured.group
+    config = configuration(hub.inputs.given)
+    channels = tuple(it.channel for it in (config.artifacts if config else ()) if it.group == group)
+    desk = PullRequestApprovals(*places, replace(asked, group=group, group_channels=channels))
+    hub.groups.setdefault(group, []).append(desk)
+    return desk

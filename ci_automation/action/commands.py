@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_automation.action.accounts import account_of, announcing, ask_groups, run_promotion
-from ci_automation.action.approval_rules import judged_by, reviewed_run
-from ci_automation.action.github import Hub, desks_of, now, with_git
+from ci_automation.action.approval_rules import desks_of, judged_by, reviewed_run
+from ci_automation.action.github import Hub, now, with_git
 from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.run import goals, promotions
 from ci_automation.approval.port import ApprovalRequest, RequestKind

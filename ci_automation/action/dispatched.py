@@ -191,11 +191,10 @@ def _computed(
     operation = OPERATIONS[inputs.operation](goal, wanted)
     ledger = goal.ports.ledger(goal.channel)
     had = operation.before or operation.last
-    named = ledger.named_holds(had.digest) if had else ()
     ends = {it.digest for it in (had, operation.after) if it}
     facts = {
         "facts": operation.facts,
-        "holds": [str(name) for name, _ in named],
+        "holds": [str(name) for name, _ in (ledger.named_holds(had.digest) if had else ())],
         # A run that was interrupted leaves its approval in no record: a channel that came back needs a new one.
         "moves": sorted(str(it.at) for end in ends for it in ledger.records(end)[-1:]),
         "inputs": [inputs.operation, inputs.artifact, inputs.to, inputs.reason],

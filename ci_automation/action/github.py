@@ -1,4 +1,4 @@
-"""This GitHub as a job sees it, and the way in which approvals of one artifact are asked for."""
+"""This GitHub as a job sees it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ci_automation.action.approval_rules import judged_by, settings_of
-from ci_automation.approval.port import RequestKind
 from ci_automation.artifact.digest import Digest
-from ci_automation.cli.arguments import configuration
-from ci_automation.config.model import ApprovalVia
 from ci_automation.errors import Conflict, UsageError
 from ci_automation.hiding import Hiding
 
@@ -25,10 +21,9 @@ if TYPE_CHECKING:
     from ci_automation.action.job import Job
     from ci_automation.action.run import ActionRun
     from ci_automation.approval.dispatch import Sender
-    from ci_automation.approval.port import Approvals
     from ci_automation.approval.pull_request import PullRequestApprovals
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import ApprovalConfig, ArtifactConfig, Config
+    from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.flows.planning.git_content import GitContent
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
@@ -50,13 +45,6 @@ class NoToken(UsageError):
 
     hint = "Leave the input github-token at its default, or set it, or app-id and app-private-key; or approval: none."
     message = "there is no token for GitHub: the input github-token is empty"
-
-
-class NoReceiver(UsageError):
-    """An approval is to be asked for in another repository, and none is named."""
-
-    hint = "Set approval.repository: OWNER/NAME in the configuration."
-    message = "approvals are asked for by repository dispatch, and no repository is named"
 
 
 class OldCheckout(Conflict):
@@ -246,64 +234,3 @@ def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent
     client = hub.client(**rights)
     place = GitPlace(hub.place, path, Path(path).read_bytes().decode(), job.sha, folder, artifact)
     return GitContent(ContentHistory(client, name, hub.ahead(goal)), Repository(client, name), place)
-
-
-def desks_of(goal: Target, hub: Hub) -> dict[RequestKind, Approvals]:
-    """Return the ways to ask for approvals of an artifact, one for each kind of step; none if nobody is asked.
-
-    Raises:
-        UsageError, ReleaseSourceError: as `approvals_of`.
-    """
-    kinds = tuple(RequestKind) if goal.configured and goal.configured.overlay is not None else (RequestKind.VERSION,)
-    found = {kind: approvals_of(goal, hub, kind) for kind in kinds}
-    return {kind: approvals for kind, approvals in found.items() if approvals}
-
-
-def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION) -> Approvals | None:
-    """Return the way to ask for one kind of step of an artifact: as the configuration says, else the input, or none.
-
-    Raises:
-        UsageError: it is not known of which repository, as whom, or where.
-        ReleaseSourceError: GitHub failed or refused.
-    """
-    from ci_automation.github.runs import Runs
-
-    settings = settings_of(goal)
-    match settings.via or ApprovalVia(hub.inputs.approval):
-        case ApprovalVia.NONE:
-            return None
-        case ApprovalVia.PULL_REQUEST:
-            return _by_pull_request(goal, hub, kind, settings)
-        case ApprovalVia.WORKFLOW_DISPATCH:
-            from ci_automation.approval.workflow_run import WorkflowApprovals
-
-            runs = Runs(hub.client(actions="write"), hub.repository)
-            return WorkflowApprovals(runs, hub.job.server, hub.default_branch(), goal.channel, settings, now, kind=kind)
-        case ApprovalVia.REPOSITORY_DISPATCH:
-            from ci_automation.approval.dispatch import DispatchApprovals
-
-            if settings.repository is None:
-                raise NoReceiver
-            receiver = Runs(hub.client(settings.repository, contents="write", actions="read"), settings.repository)
-            return DispatchApprovals(receiver, hub.job.server, hub.sender, now, kind=kind)
-
-
-def _by_pull_request(goal: Target, hub: Hub, kind: RequestKind, settings: ApprovalConfig) -> Approvals:
-    from ci_automation.approval.pull_request import AskedArtifact, PullRequestApprovals
-    from ci_automation.github.commits import Commits
-    from ci_automation.github.pulls import Pulls
-    from ci_automation.github.repository import Repository
-
-    rights = {"contents": "write", "pull_requests": "write"} | ({"members": "read"} if settings.team else {})
-    client, name = hub.client(**rights), hub.repository
-    places = Repository(client, name, hub.ahead(goal), hub.made), Commits(client, name), Pulls(client, name)
-    place = hub.job.workspace if hub.inputs.command in {"update", "promote"} else None
-    asked = AskedArtifact(goal.name, goal.channel, settings, kind, partial(judged_by, goal), place)
-    if kind is RequestKind.CONTENT or goal.configured is None or not goal.configured.group:
-        return PullRequestApprovals(*places, asked)
-    group = goal.configured.group
-    config = configuration(hub.inputs.given)
-    channels = tuple(it.channel for it in (config.artifacts if config else ()) if it.group == group)
-    desk = PullRequestApprovals(*places, replace(asked, group=group, group_channels=channels))
-    hub.groups.setdefault(group, []).append(desk)
-    return desk

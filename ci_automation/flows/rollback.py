@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.ledger import Ledger
+    from ci_automation.records.writer import RecordWriter
 
 _THIS_RUN = timedelta(days=1)
 
@@ -256,22 +257,22 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
         placed = place(proposal.target, ports)
         if placed.rolled_back is not None:
             record_interrupted_rollback(placed, placed.rolled_back, ports, intent)
-        _settle(proposal, ports, intent)
-        return
+    else:
+        _move_back(proposal, writer, ports, intent)
+    if intent.version_tags:  # those from the target's version on lead to it then
+        had = digests_before(shown.base, proposal.holds)
+        VersionTags(channel, shown.target_version, ports, had).settle(manifest)
+
+
+def _move_back(proposal: RollbackProposal, writer: RecordWriter, ports: Ports, intent: Intent) -> None:
+    shown, manifest = proposal.shown, proposal.target.manifest
     signed_record = sign_rollback(shown, proposal.options, writer, ports, intent)
-    move(channel, shown.base, manifest, ports)
+    move(shown.channel, shown.base, manifest, ports)
     if proposal.left is not None and shown.hold is not None:
         writer.mark_left(proposal.left, shown.hold)
     mark_left(writer, proposal.behind)
-    if (now := registry.resolve(channel)) != shown.target:  # a publication that began before may have moved it again
-        raise ChannelMoved(channel, shown.target, now)
+    now = ports.registry.resolve(shown.channel)  # a publication that began before may have moved it again
+    if now != shown.target:
+        raise ChannelMoved(shown.channel, shown.target, now)
     ports.say("recording it")
     writer.attach(manifest, signed_record)
-    _settle(proposal, ports, intent)
-
-
-def _settle(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
-    """Let the version tags from the target's version on lead to the target, if the channel has such tags."""
-    if intent.version_tags:
-        shown, had = proposal.shown, digests_before(proposal.shown.base, proposal.holds)
-        VersionTags(shown.channel, shown.target_version, ports, had).settle(proposal.target.manifest)

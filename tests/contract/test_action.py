@@ -98,7 +98,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> FakeApprovals:
     def found(*_: object) -> Approvals:
         return made
 
-    monkeypatch.setattr("ci_automation.action.github.approvals_of", found)
+    monkeypatch.setattr("ci_automation.action.approval_rules.approvals_of", found)
     return made
 
 

@@ -178,9 +178,8 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
     moves = promotion.origin.ledger(promotion.source).records(observed.digest)
     there = promotion.ports.ledger(promotion.target)
     gone, held = (None, there.holds(before.digest)) if before else had_last(promotion.target, promotion.ports)
-    last = gone.at if gone else last
     held = held if holds is None else holds
-    considered = replace(considered, moves=moves, holds=held, last=last, record=record, gone=gone)
+    considered = replace(considered, moves=moves, holds=held, last=gone.at if gone else last, record=record, gone=gone)
     considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
     step = _step(considered, before, old, contents) if before and old else None
     return replace(considered, step=step, notes=_notes(step, promotion.ports))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.action.github import Hub, NoReceiver, NoRepository, NoToken, approvals_of
+from ci_automation.action.approval_rules import NoReceiver, approvals_of
+from ci_automation.action.github import Hub, NoRepository, NoToken
 from ci_automation.action.inputs import Inputs
 from ci_automation.action.job import Job, SharedSubject
 from ci_automation.action.logins import Logins, OneLoginForSeveralRegistries, logins, secrets_in
