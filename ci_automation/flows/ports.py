@@ -47,24 +47,6 @@ if TYPE_CHECKING:
 _TICK = timedelta(microseconds=1)  # the least that records tell apart
 
 
-def _silent(_: str) -> None:
-    """Say nothing."""
-
-
-def _nobody(_: Adoption) -> bool:
-    """Return no: without a terminal no person can answer."""
-    return False
-
-
-def _nothing() -> None:
-    """Return that there is none."""
-
-
-def _now() -> datetime:
-    """Return the present moment."""
-    return datetime.now(UTC)
-
-
 class NoSigner(SigningError):
     """Something is to be published, and there is nothing to sign it with."""
 
@@ -95,15 +77,17 @@ class Ports(Struct, frozen=True):
     signer: Signer | None = None
     trusted: Trusted | None = None
     why_nobody: str = NOBODY_NAMED  # is trusted, where nobody is
-    find_upstream: Callable[[], Upstream | None] = _nothing
-    find_kustomize: Callable[[], Kustomize | None] = _nothing
-    find_overlay: Callable[[], OverlayFolder | None] = _nothing  # of the checkout
-    find_git: Callable[[], GitContent | None] = _nothing  # where GitHub can be asked about the overlay
+    find_upstream: Callable[[], Upstream | None] = lambda: None
+    find_kustomize: Callable[[], Kustomize | None] = lambda: None
+    find_overlay: Callable[[], OverlayFolder | None] = lambda: None  # of the checkout
+    find_git: Callable[[], GitContent | None] = lambda: None  # where GitHub can be asked about the overlay
     images: Images | None = None  # None: nobody asks whether the controllers' images are there
-    say: Callable[[str], None] = _silent
-    clock: Callable[[], datetime] = _now  # for what is written down; what is decided goes by `Intent.now`
+    say: Callable[[str], None] = lambda _: None
+    clock: Callable[[], datetime] = lambda: datetime.now(
+        UTC
+    )  # for what is written down; what is decided goes by `Intent.now`
     whose_clock: str = "this machine"
-    confirm: Callable[[Adoption], bool] = _nobody
+    confirm: Callable[[Adoption], bool] = lambda _: False  # without a terminal no person can answer
 
     @property
     def upstream(self) -> Upstream | None:
