@@ -21,6 +21,9 @@ _REASONS = 100  # where no terminal is, a wider cell has each of its reasons on 
 _HANGING = 2  # how far the later lines of a folded one are indented
 MAX_REASON = 160  # characters; all of it is told with the step
 HINT = " (-v lists them)"
+# Marks of rows that a terminal neither folds away nor cuts, so that a person sees them before the command to approve.
+REMEDY = "remedy"  # stays as long as its row
+KEPT = {"danger", "certain", "approval", "refused", "deletes", REMEDY}
 
 
 class Code(str):
@@ -246,8 +249,9 @@ class Detail(Struct, frozen=True):
 
 
 def cut(blocks: Sequence[Block], most: int, noun: str = "", hint: str = "") -> tuple[Block, ...]:
-    """Return the first blocks, and an entry that says how many more there are."""
-    return *blocks[:most], *more(len(blocks) - most, noun, hint)
+    """Return the first blocks, on a terminal all that it keeps too, and an entry that says how many more there are."""
+    shown = [it for at, it in enumerate(blocks) if at < most or (hint and isinstance(it, Bullet) and it.mark in KEPT)]
+    return *shown, *more(len(blocks) - len(shown), noun, hint)
 
 
 def more(left: int, noun: str = "", hint: str = "") -> tuple[Bullet, ...]:
@@ -276,3 +280,15 @@ def on_terminal(blocks: Iterable[Block], indent: str = "") -> Iterator[Part]:
                 yield from (MarkedLine(f"{indent}{it}", to_copy=True) for it in block.text.splitlines())
             case _:
                 yield replace(block, text=f"{indent}{block.text}")
+
+
+def ranked(parts: Iterable[Part]) -> Iterator[tuple[int, int, MarkedLine]]:
+    """Yield how soon each line is folded away (0: never), its place, and it; a title stays as long as a row of it."""
+    lines = [part for part in parts if isinstance(part, MarkedLine)]
+    ranks: list[int] = []
+    row = 0
+    for line in lines:
+        own = 0 if line.mark in KEPT else 2 if line.mark == "advice" else 1
+        row = row if line.text.startswith("    ") else own
+        ranks.append(max(own, row))
+    yield from zip((min(ranks), *ranks[1:]), range(len(ranks)), lines, strict=True) if ranks else ()

@@ -15,6 +15,8 @@ from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.blocks import (
     HINT,
+    KEPT,
+    REMEDY,
     Bullet,
     Code,
     Command,
@@ -28,6 +30,7 @@ from ci_automation.report.blocks import (
     cut,
     more,
     on_terminal,
+    ranked,
     shortened,
 )
 from ci_automation.report.findings import CRD, GRAVE, Findings, acknowledging, meaning, named_together, told_together
@@ -63,16 +66,18 @@ def step_parts(step: PlannedStep, *, every: bool = False, width: int | None = No
 
 
 def brief_parts(found: Findings, width: int | None = None, told: Collection[str] = ()) -> Iterator[Part]:
-    """Yield the findings on at most ten lines of a terminal of this width, and how much more -v lists.
+    """Yield all that is dangerous or asks, what else fits on ten lines of this width, and how much more -v lists.
 
-    What is `told` elsewhere is not repeated. Sections get lines in turn; a block to copy is not counted, and whole.
+    What is `told` elsewhere is not repeated. Sections get lines in turn, advice at last; a block to copy is not
+    counted, and whole.
     """
     told = (*told, *(it.reason for it in found.gates if it.gate in {"kind", UPSTREAM}))
     parts = (on_terminal(obstacles(found, told)), *(on_terminal((it,)) for it in sections(found, _SHORTEST)))
-    turns = [(number, line) for turn in zip_longest(*parts) for number, line in enumerate(turn) if line]
-    taken = accumulate(len(line.lines(width)) for _, line in turns if isinstance(line, MarkedLine))
-    kept = [turn for turn, lines in zip(turns, taken, strict=True) if lines <= _BRIEF] or turns[:1]
-    yield from (line for _, line in sorted(kept, key=itemgetter(0)))
+    turns = [(at, *it) for turn in zip_longest(*map(ranked, parts)) for at, it in enumerate(turn) if it]
+    turns.sort(key=itemgetter(1))
+    taken = accumulate(len(line.lines(width)) for *_, line in turns)
+    kept = [turn for turn, lines in zip(turns, taken, strict=True) if lines <= _BRIEF or not turn[1]] or turns[:1]
+    yield from (line for *_, line in sorted(kept, key=itemgetter(0, 2)))
     left = len(turns) - len(kept)
     counts = (f"+ {left} more line{'s' if left > 1 else ''}" if left else "", _passed(found) if found.gates else "")
     if any(counts):
@@ -116,7 +121,7 @@ def hazard_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
 
 def pruned_blocks(found: Findings, detail: Detail) -> Iterator[Titled]:
     """Yield what clusters delete, under its title."""
-    if names := cut([_pruned(name) for name in found.ranked_pruned()], detail.rows, "object"):
+    if names := cut([_pruned(name) for name in found.ranked_pruned()], detail.rows, "object", detail.hint):
         yield Titled("What clusters delete (prune)", names)
 
 
@@ -135,7 +140,7 @@ def _hazard(found: Findings, kind: Sequence[Hazard], shared: Collection[str], de
     if detail.hint and (several or (detail.below == 1 and not is_advice)):
         recipes = [text for text in own[0] if all(text in texts for texts in own)]
         rest = " (-v has more, and the fingerprints)" if several else " (-v has more)" if len(recipes) > 1 else ""
-        below += tuple(Bullet(("what to do: ", *_words(text), rest)) for text in recipes[:1])
+        below += tuple(Bullet(("what to do: ", *_words(text), rest), REMEDY) for text in recipes[:1])
     elif several:
         each = [Bullet(_named(it, it.sentence), "", _remedies(of, detail)) for it, of in zip(kind, own, strict=True)]
         below += (Titled("Each of these, and what to do about it", cut(each, detail.rows), folded=True),)
@@ -143,7 +148,13 @@ def _hazard(found: Findings, kind: Sequence[Hazard], shared: Collection[str], de
         below += (Titled("What to do", _remedies(own[0], detail), folded=len(found.hazards) > 1),)
     said = told_together(kind)
     words = (_head(found, hazard), ": ", *((said,) if several else _named(hazard, said)))
-    return Bullet(words, hazard.certainty, below, may_be_cut=bool(detail.hint) and is_advice)
+    mark = _mark(hazard.certainty, found.taken().hazard(hazard))
+    return Bullet(words, mark, below, may_be_cut=bool(detail.hint) and mark == Certainty.ADVICE)
+
+
+def _mark(grade: str, verdict: str) -> str:
+    """Return the word that marks a row: how grave it is, or else that it stops the step."""
+    return verdict if verdict in KEPT and grade not in KEPT else grade
 
 
 def _head(found: Findings, hazard: Hazard) -> str:
@@ -208,27 +219,28 @@ def change_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
 
 
 def _cut_changes(entries: Sequence[Bullet], of: Sequence[Sequence[Change]], detail: Detail) -> Iterator[Bullet]:
-    """Yield as many changes as there is room for, of each class one before the others."""
+    """Yield as many changes as there is room for, of each class one before the others; a terminal shows some always."""
     first = {row[0].belongs_to: number for number, row in reversed([*enumerate(of)])}.values()
-    order = sorted(range(len(of)), key=lambda number: number not in first)
-    yield from (entries[number] for number in sorted(order[: detail.changes]))
-    left: Counter[str] = Counter()
-    for number in sorted(order[detail.changes :]):
-        left[of[number][0].belongs_to] += len(of[number])
-    if left:
+    kept = {at for at, entry in enumerate(entries) if detail.hint and entry.mark in KEPT}
+    order = sorted(range(len(of)), key=lambda number: (number not in kept, number not in first))
+    most = max(detail.changes, len(kept))
+    yield from (entries[number] for number in sorted(order[:most]))
+    if left := Counter(it.belongs_to for number in sorted(order[most:]) for it in of[number]):
         yield Bullet(f"and {', '.join(f'{number} more {name}' for name, number in left.items())}{detail.hint}")
 
 
 def _change(row: Sequence[Change], taken: Taken, detail: Detail) -> Bullet:
     """Return a change, or what says the same of several objects."""
-    first, named = row[0], named_together(row)
+    first = row[0]
+    mark = _mark(first.severity if first.severity in GRAVE else "", taken.change(first))
+    is_kept = bool(detail.hint) and mark in KEPT
+    named = named_together(row, whole=is_kept)
     head = ", ".join(filter(None, (first.severity, first.belongs_to, taken.change(first))))
     words = (_strong(head, first.severity), ": ", Code(named), ": " if len(row) > 1 else " ", meaning(first))
-    mark = first.severity if first.severity in GRAVE else ""
     if detail.every:
         return Bullet((*words, f" ({first.fingerprint})"), mark, (Bullet(f"{first.path}: {first.old} -> {first.new}"),))
     if len(row) == 1 or detail.hint:
-        return Bullet(words, mark, may_be_cut=True)
+        return Bullet(words, mark, may_be_cut=not is_kept)
     each = cut([_change((it,), taken, detail) for it in row], detail.below)
     return Bullet(words, mark, (Titled("Each of these", each, folded=True),))
 

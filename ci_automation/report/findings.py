@@ -229,14 +229,15 @@ def told_together(hazards: Sequence[Hazard]) -> str:
     return f"{len(hazards)} {first.together.replace('{}', all_of(names), 1)}"
 
 
-def named_together(changes: Sequence[Change]) -> str:
-    """Return the object of a change, or how many objects of which kind say the same, with the first names."""
+def named_together(changes: Sequence[Change], *, whole: bool = False) -> str:
+    """Return the object of a change, or how many objects of which kind say the same, with the first names or all."""
     first = changes[0].object
     if len(changes) == 1:
         return str(first)
     kinds = {each.object.kind for each in changes}
     names = [each.object.name.partition(".")[0] for each in changes]
-    return f"{len(changes)} {f'{first.kind}s' if len(kinds) == 1 else 'objects'} ({some_of(names)})"
+    what = f"{first.kind}s" if len(kinds) == 1 else "objects"
+    return f"{len(changes)} {what} ({all_of(names) if whole else some_of(names)})"
 
 
 def _needs_look(change: Change, taken: Taken) -> bool:

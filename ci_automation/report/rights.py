@@ -26,13 +26,13 @@ def rights_blocks(folders: Sequence[FolderRights], *, every: bool) -> Iterator[B
             shown = [it for it in rights if every or it.severity is Severity.DANGER]
             left += len(rights) - len(shown)
             where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
-            blocks += [Titled(where, tuple(_right(it, every=every) for it in shown))] if shown else ()
+            blocks += [Titled(where, tuple(map(_right, shown)))] if shown else ()
         blocks += [Bullet(f"and {left} less grave bindings{'' if every else HINT}")] if left else ()
         title = f"What Flux may do in clusters {what or f'that apply {folder}'}"
         yield Titled(title, tuple(blocks)) if blocks else MarkedLine(title)
 
 
-def _right(right: Right, *, every: bool) -> Bullet:
+def _right(right: Right) -> Bullet:
     sorts = {"escalation": "; ".join(right.escalation), "secrets": ", ".join(right.secrets)}
     grave = "" if right.everything else "".join(f" [{name}: {said}]" for name, said in sorts.items() if said)
     by_kind: dict[str, list[str]] = {}
@@ -40,4 +40,4 @@ def _right(right: Right, *, every: bool) -> Bullet:
         by_kind.setdefault(kind, []).append(name)
     who = all_of([f"{kind}{'s' if len(names) > 1 else ''} {all_of(names)}" for kind, names in by_kind.items()])
     text = f"{right.severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})"
-    return Bullet(text, right.severity if right.severity in GRAVE else "", may_be_cut=not every)
+    return Bullet(text, right.severity if right.severity in GRAVE else "")

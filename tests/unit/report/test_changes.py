@@ -44,7 +44,13 @@ from ci_automation.report.changes import (
     text_parts,
     verdicts,
 )
-from ci_automation.report.findings import Findings, idle_acknowledgements, unproven_upstream
+from ci_automation.report.findings import (
+    Findings,
+    idle_acknowledgements,
+    meaning,
+    told_together,
+    unproven_upstream,
+)
 from ci_automation.report.markdown import to_markdown
 from ci_automation.report.rights import rights_blocks
 from ci_automation.report.text import step_title
@@ -249,6 +255,23 @@ def test_only_the_gravest_rights_are_listed_unless_all_are_asked_for() -> None:
     ]
 
 
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_what_many_accounts_may_do_is_told_whole_on_a_terminal(width: int) -> None:
+    accounts = tuple(f"ServiceAccount flux-system/controller-{number}" for number in range(9))
+    right = Right(
+        "", accounts, "ClusterRole r", "ClusterRoleBinding b", "create tokens", DANGER, False, ("it escalates",)
+    )
+    lines = [
+        line
+        for part in on_terminal(rights_blocks((FolderRights(".", (right,)),), every=False))
+        if isinstance(part, MarkedLine)
+        for line in part.lines(width)
+    ]
+    assert "may create tokens [escalation: it escalates] (ClusterRole r, by ClusterRoleBinding b)" in " ".join(
+        " ".join(lines).split()
+    )
+
+
 def test_a_file_is_named_once_in_a_row() -> None:
     named = ObjectId("", "File", "", "a.yaml")
     file = change(ChangeKind.OVERLAY_FILE, Severity.NOTICE, "a.yaml is new", named)
@@ -450,11 +473,11 @@ class TestText:
         marked = {line.text.strip(): line.mark for line in lines if line.mark}
         assert marked == {
             f"certain, crds, refused: {STORED.sentence} ({STORED.fingerprint})": "certain",
-            f"unchecked, overlay, approval: {UNSEEN.sentence} ({UNSEEN.fingerprint})": "unchecked",
+            f"unchecked, overlay, approval: {UNSEEN.sentence} ({UNSEEN.fingerprint})": "approval",
             f"advice, compatibility, auto: {LATE.sentence} ({LATE.fingerprint})": "advice",
             f"danger, rbac, approval: {ROLE} {WIDER.sentence}": "danger",
             f"warning, rbac, acknowledged: {ROLE} {KNOWN.sentence}": "warning",
-            f"warning, crdTightened, refused: {POLICIES} {TIGHTER.sentence}": "warning",
+            f"warning, crdTightened, refused: {POLICIES} {TIGHTER.sentence}": "refused",
             "approval, kind: a minor release needs approval": "approval",
             f"CustomResourceDefinition {POLICIES.name}, with every object of its kind": "deletes",
             "Deployment flux-system/old": "warning",
@@ -511,7 +534,7 @@ class TestText:
 
 
 class TestBrief:
-    """A step on a screen: ten lines, something of each section, the rest counted."""
+    """A step on a screen: all that asks, and on ten lines something of each section; the rest is counted."""
 
     @staticmethod
     def lines(found: Findings, width: int | None = None, told: tuple[str, ...] = ()) -> list[str]:
@@ -525,20 +548,26 @@ class TestBrief:
             "What can break (certainty, gate, verdict):",
             f"  certain, crds, refused: {STORED.sentence} ({STORED.fingerprint})",
             "      at apps/policy.yaml:12",
-            "      and 1 more place (-v lists them)",
+            "      what to do: flux migrate -f apps/policy.yaml (-v has more)",
+            f"  unchecked, overlay, approval: {UNSEEN.sentence} ({UNSEEN.fingerprint})",
             "What clusters delete (prune):",
             f"  CustomResourceDefinition {POLICIES.name}, with every object of its kind",
-            "  Deployment flux-system/old",
             "What changes (severity, class, verdict):",
             f"  danger, rbac, approval: {ROLE} {WIDER.sentence}",
-            f"  warning, rbac, acknowledged: {ROLE} {KNOWN.sentence}",
+            f"  warning, crdTightened, refused: {POLICIES} {TIGHTER.sentence}",
             "+ 6 more lines, 4 checks passed (-v lists them)",
         ]
         assert len(lines[block:]) == 4
 
     @pytest.mark.parametrize("width", [None, 80, 100, 160])
-    def test_ten_lines_are_ten_on_every_terminal(self, width: int | None) -> None:
-        assert len(self.lines(ASKS, width)) <= 11
+    def test_ten_lines_are_ten_on_every_terminal_where_nothing_asks(self, width: int | None) -> None:
+        harmless = tuple(gate for gate in GATES if gate.decision is Decision.AUTO)
+        advice = tuple(replace(LATE, subject=f"s{number}", sentence="word " * 30) for number in range(5))
+        found = Findings((IMAGE, *TEXTS, KNOWN, TIGHTER), (*advice, UNSEEN), PRUNED[:1], harmless)
+        lines = self.lines(found, width)
+        assert len(lines) <= 11
+        assert f"({UNSEEN.fingerprint})" in " ".join(lines)
+        assert "more lines" in lines[-1]
 
     def test_the_first_recipe_is_told_and_that_a_minor_needs_approval_is_not(self) -> None:
         kind = Verdict("kind", Decision.APPROVAL, "a minor release needs approval")
@@ -572,6 +601,41 @@ REMOVED = tuple(
     change(ChangeKind.VERSION_REMOVED, Severity.DANGER, f"{each} removes v1beta2", each)
     for each in (replace(POLICIES, name=f"{name}.toolkit.fluxcd.io") for name in ("alerts", "buckets", "receivers"))
 )
+
+
+KINDS = tuple((each.kind, each.severity) for each in (IMAGE, KNOWN, WIDER, TIGHTER, NOTE, REMOVED[0]))
+LENGTHS = st.integers(1, 40)
+STEPS_CHANGES = st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from([SOURCE, ROLE, POLICIES]), LENGTHS))
+STEPS_HAZARDS = st.lists(st.tuples(st.sampled_from(Certainty), LENGTHS, st.booleans()), max_size=9)
+
+
+@given(STEPS_CHANGES, STEPS_HAZARDS, st.lists(st.sampled_from(Decision), min_size=20, max_size=20))
+def test_what_is_dangerous_or_asks_is_whole_on_every_terminal(
+    made: list[tuple[tuple[ChangeKind, Severity], ObjectId, int]],
+    broken: list[tuple[Certainty, int, bool]],
+    decisions: list[Decision],
+) -> None:
+    changes = tuple(
+        change(*kind, f"{where} {'may do much ' * words}{at}", where) for at, (kind, where, words) in enumerate(made)
+    )
+    hazards = tuple(
+        Hazard("crds", sure, f"s{at}", f"clusters {'refuse it ' * words}{at}", (), ("do this",),
+               "of {} go" if shared else "", f"v1 of K{at}")
+        for at, (sure, words, shared) in enumerate(broken)
+    )  # fmt: skip
+    ways = iter(decisions)
+    gates = tuple(Verdict(name, next(ways), "said", "") for name in dict.fromkeys(it.belongs_to for it in changes))
+    gates += tuple(Verdict("crds", next(ways), "said", f"{sure}, x") for sure in dict.fromkeys(it[0] for it in broken))
+    gates += (Verdict("soak", next(ways), f"it {'waits long ' * 30}"),)
+    found = Findings(changes, hazards, gates=gates)
+    stops = {"approval", "refused"}
+    wanted = [meaning(it) for it in changes if it.severity is DANGER or found.taken().change(it) in stops]
+    kinds = [it for it in found.hazards_by_kind() if found.taken().hazard(it[0]) in stops | {"certain"}]
+    wanted += [told_together(kind) for kind in kinds]
+    wanted += [gates[-1].reason.strip() for _ in gates if gates[-1].decision in stops]
+    for width in (80, 100, 160):
+        shown = " ".join(" ".join(TestBrief.lines(found, width)).split())
+        assert [words for words in wanted if words not in shown] == []
 
 
 class TestOfOneKind:
@@ -610,7 +674,8 @@ class TestOfOneKind:
         seen, _, folded = section(found, "What changes").partition("<summary>Each of these<")
         assert (seen.count(row), seen.count("removes v1beta2"), folded.count("removes v1beta2")) == (1, 1, 3)
         several = (*REMOVED, replace(REMOVED[0], object=SOURCE, sentence=f"{SOURCE} removes v1beta2"))
-        assert "4 objects (alerts, buckets, receivers and 1 more)" in text(Findings(several))
+        assert "4 objects (alerts, buckets, receivers and source-controller)" in text(Findings(several))
+        assert "4 objects (alerts, buckets, receivers and 1 more)" in section(Findings(several), "What changes")
 
     def test_of_many_rows_each_class_has_one_and_the_others_are_counted(self) -> None:
         many = tuple(replace(TIGHTER, sentence=f"rule {number}") for number in range(9))
