@@ -67,7 +67,9 @@ def validate(workflows: str | None, repository: str | None, branch: str | None, 
     if config:
         names = [artifact.name for artifact in config.artifacts]
         shown |= {"file": str(path), "artifacts": names}
-        texts.append(f"{path} is valid; its artifacts are {', '.join(names)}.")
+        texts.append(
+            f"{path} is valid; {'its artifact is' if len(names) == 1 else 'its artifacts are'} {', '.join(names)}."
+        )
     if workflows:
         _require_overlays(path, configuration_root(given), config)
         place = _place(Path(workflows), repository, branch)

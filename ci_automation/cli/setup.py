@@ -20,7 +20,7 @@ from ci_automation.cli.clone import (
     require_own,
     top_of,
 )
-from ci_automation.cli.output import confirmed, print_aside, print_text
+from ci_automation.cli.output import confirmed, print_aside, print_line, print_text
 from ci_automation.cli.parameters import HeadedCommand
 from ci_automation.cli.places import tags_beside
 from ci_automation.config.load import parse_config
@@ -127,7 +127,7 @@ def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
             written.append(path)
         print_text(f"{path} {told}")
     left = left_to_do(answers, there=there, newest=str(newest), bootstrapped=bootstrapped, declined=declined)
-    print_text("Left to do:\n" + "\n".join(f"{number}. {line}" for number, line in enumerate(left, 1)))
+    print_line("\n".join(("Left to do:", *(f"{number}. {line}" for number, line in enumerate(left, 1)))))
 
 
 class _Questions(Struct, frozen=True):

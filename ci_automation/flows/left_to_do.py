@@ -51,7 +51,7 @@ def left_to_do(
         "already needs the `verify` block alone: a second Kustomization over the same objects would fight with its "
         f"own. A cluster without Flux needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
     )
-    yield "Look for what is missing, in this clone: GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
+    yield "Look for what is missing, in this clone: `GITHUB_TOKEN=$(gh auth token) flux-manifests doctor`"
 
 
 def _settings(answers: Answers, at: str) -> Iterator[str]:
@@ -118,8 +118,8 @@ def _secret(answers: Answers) -> Iterator[str]:
         yield (
             "A new package is private, and clusters cannot pull it. Make it public (Package settings, Danger Zone). Or "
             f"write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of {CONFIGURATION}, run the "
-            "same `setup` again, and make the Secret in each cluster: kubectl -n flux-system create secret "
-            f"docker-registry {_PULL} --docker-server=ghcr.io --docker-username=USER --docker-password=TOKEN. What "
+            "same `setup` again, and make the Secret in each cluster: `kubectl -n flux-system create secret "
+            f"docker-registry {_PULL} --docker-server=ghcr.io --docker-username=USER --docker-password=TOKEN`. What "
             f"TOKEN needs: {answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
         )
 

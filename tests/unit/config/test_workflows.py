@@ -731,7 +731,7 @@ class TestCommand:
         (tmp_path / "flux.yaml").write_text(SHIPPED["flux.yaml"].read_text())
         assert run(arguments) == 0
         captured = capsys.readouterr()
-        assert "is valid; its artifacts are production." in captured.out
+        assert "is valid; its artifact is production." in captured.out
         assert "Identities were not checked; name the repository" in captured.err
 
     def test_names_an_overlay_that_the_checkout_does_not_have(
