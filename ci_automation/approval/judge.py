@@ -19,7 +19,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import Error
 from ci_automation.github.model import PullState, UpdateKind
 from ci_automation.records.notes import Approval
-from ci_automation.report.request_marks import find_marks, place_digest
+from ci_automation.report.request_marks import MarkState, find_marks, place_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,15 +142,30 @@ def _verdict(
     found = merged.counted(people, settings)
     if isinstance(found, str):
         return f"was merged {f'by {pull.merged_by.login} ' if pull.merged_by else ''}{found}"
-    if reason := _told_otherwise(pull, entry, snapshot.viewer):
+    if reason := _told_otherwise(pull, entry, snapshot.viewer) or _asked_again(pull, entry, snapshot):
         return reason
-    again = snapshot.open_pull
-    if again and not is_silent(again, entry.request.artifact, snapshot.viewer):
-        # The file lost the entry since, and has it back without a word of anybody's.
-        return f"was merged before pull request {again.number} was opened, which asks again"
     how = f"pull request {pull.url}{', merged by its author' if found.is_own else ''}"
     by = found.merger or ", ".join(found.reviewers)
     return Approval(by, how, pull.merged_at, (merged.recorded(found, people),))
+
+
+def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) -> str:
+    """Return which request asked again after a merge, and is open, or was closed by somebody and not by this program.
+
+    The open one means that the file lost the entry since, and has it back without a word of anybody's, or that the
+    merge did not count once; a no to that is not overruled by the merge before.
+    """
+    request = entry.request
+    again = snapshot.open_pull
+    if again and not is_silent(again, request.artifact, snapshot.viewer):
+        return f"was merged before pull request {again.number} was opened, which asks again"
+    same = request.base, request.target, place_digest(request.artifact)
+    for later in snapshot.own_pulls:
+        asked = [mark for mark in find_marks(later.body) if mark.state is not MarkState.WITHDRAWN]
+        closed = later.number > pull.number and later.state is PullState.CLOSED
+        if closed and same in {(mark.base, mark.target, mark.of) for mark in asked}:
+            return f"was merged before pull request {later.number} asked again, which somebody closed"
+    return ""
 
 
 def _out_of_place(pull: PullRequest, snapshot: PullSnapshot) -> str:

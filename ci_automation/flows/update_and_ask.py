@@ -253,7 +253,8 @@ def _require_counts(granted: GrantedApproval, considered: Considered) -> None:
     if any(it.digest == request.target and it.at >= granted.since for it in considered.holds):
         raise ApprovalUsed(granted)
     refuse_used(granted, promotion.ports)
-    refuse_unseen(granted, step)
+    if not considered.interrupted:  # else the channel moved on this approval before, and owes the record of that
+        refuse_unseen(granted, step)
     moves = considered.moves  # GitHub's times have whole seconds: what came back within that of the approval is later
     if len(moves) > 1 and moves[-1].at >= granted.since:
         raise CameBack(granted, promotion.source, request.target)

@@ -17,6 +17,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.records.ledger import Ledger
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry.layout import LayoutRegistry
@@ -131,6 +132,29 @@ def test_the_first_content_is_asked_for_and_its_merge_publishes_it_once(scene: S
     asked = len(scene.forge.requests)
     assert scene.run().outputs["changed"] == "false"
     assert (len(scene.forge.requests), scene.channel) == (asked, after)
+
+
+@pytest.mark.parametrize("proven", [False, True], ids=["asked by digest", "approved by its own merge"])
+def test_a_hazard_of_content_that_no_page_showed_is_asked_for(
+    scene: Scene, known: list[Hazard], *, proven: bool
+) -> None:
+    if proven:
+        first_content(scene)
+        merge(scene, by_request(scene, patch("2Gi")))
+    checkout(scene)
+    if not proven:
+        scene.run()
+        merge(scene, scene.fleet.pulls[-1].number)
+    before = scene.channel
+    known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
+    for _ in range(2):
+        ran = scene.run()
+        assert (ran.code, scene.channel) == (0, before), ran
+    (pull,) = (it for it in scene.fleet.pulls if it.state == "OPEN")
+    assert (pull.branch, "objects may use v1 of A" in pull.body) == (CONTENT_BRANCH, True)
+    assert ("before it was known that objects may use v1 of A" in pull.body) is not proven
+    merge(scene, pull.number)
+    assert scene.run().outputs["changed"] == "true"
 
 
 def test_content_and_minor_wait_at_once_and_either_voids_the_other(scene: Scene) -> None:

@@ -120,6 +120,24 @@ def test_what_nobody_can_look_at_counts_by_its_gate(fleet: Scene, known: list[Ha
     assert len(fleet.fleet.pulls) == 1
 
 
+def test_a_no_to_what_is_asked_anew_is_not_overruled_by_the_merge_before(fleet: Scene, known: list[Hazard]) -> None:
+    fleet.run()
+    merge(fleet)
+    known[:] = [A]
+    fleet.run()
+    (pull,) = pulls(fleet)
+    fleet.fleet.close(pull.number, "ben")
+    known.clear()
+    for _ in range(2):
+        ran = fleet.run()
+        assert (ran.outputs["changed"], pulls(fleet)) == ("false", []), ran
+        assert f"before pull request {pull.number} asked again, which somebody closed" in ran.said("warning")[0]
+    fleet.fleet.delete_branch(BRANCH, "ben")  # which is how a person takes a no back
+    fleet.run()
+    merge(fleet)
+    assert fleet.run().outputs["changed"] == "true"
+
+
 def test_while_it_is_asked_anew_the_old_merge_stays_void(fleet: Scene, known: list[Hazard]) -> None:
     fleet.run()
     merge(fleet)
@@ -200,6 +218,43 @@ def test_a_page_that_a_person_edited_shows_nothing(fleet: Scene, known: list[Haz
     ran = fleet.run()
     assert (ran.outputs["changed"], len(pulls(fleet))) == ("false", 1)
     assert "had a description that ben wrote last" in ran.said("warning")[0]
+
+
+def test_a_freeze_asks_nobody_and_keeps_what_was_asked_anew(fleet: Scene, known: list[Hazard]) -> None:
+    fleet.run()
+    merge(fleet)
+    known[:] = [A]
+    freeze = "{freeze: [{cron: '* * * * *', for: 1h, reason: a test}]}"
+    fleet.configure(approval="{via: pull-request}", policy=freeze)
+    ran = fleet.run()
+    assert (ran.code, ran.outputs["changed"], len(fleet.fleet.pulls)) == (0, "false", 1), ran
+    fleet.configure(approval="{via: pull-request}")
+    assert refused(fleet.run())
+    fleet.configure(approval="{via: pull-request}", policy=freeze)
+    assert fleet.run().code == 0
+    assert len(pulls(fleet)) == 1
+    fleet.configure(approval="{via: pull-request}")
+    merge(fleet)
+    assert fleet.run().outputs["changed"] == "true"
+
+
+def test_a_publication_that_was_cut_off_gets_its_record_whatever_is_known_since(
+    fleet: Scene, known: list[Hazard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = fleet.run().outputs["pending-digest"]
+    merge(fleet)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr("ci_automation.records.writer.RecordWriter.attach", killed)
+        assert fleet.run().code != 0
+    assert fleet.channel == target
+    known[:] = [A]
+    ran = fleet.run()
+    assert (ran.code, len(fleet.fleet.pulls)) == (0, 1), ran
+    assert not refused(ran)
 
 
 def test_a_run_that_is_cut_off_or_run_again_asks_once(fleet: Scene, known: list[Hazard]) -> None:

@@ -324,8 +324,9 @@ def test_an_approved_run_promotes_exactly_what_it_asked_for(waves: Scene) -> Non
     assert (again.code, again.outputs["changed"]) == (0, "false"), again
 
 
+@pytest.mark.parametrize("later", [(), (HAZARD,)], ids=["", "though a hazard is known since"])
 def test_a_promotion_that_was_cut_off_before_its_record_is_recorded_with_its_yes(
-    waves: Scene, monkeypatch: pytest.MonkeyPatch
+    waves: Scene, monkeypatch: pytest.MonkeyPatch, known: list[Hazard], later: tuple[Hazard, ...]
 ) -> None:
     hour(waves)
     pull, target = request_of(waves), waves.channel
@@ -339,6 +340,7 @@ def test_a_promotion_that_was_cut_off_before_its_record_is_recorded_with_its_yes
         waves.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
         assert waves.run().code != 0
     assert at(waves) == target
+    known[:] = later
     hour(waves)
     waves.runner.capture.readouterr()
     assert run(["history", "layout:live:live", "--public-key", "cosign.pub", "--output", "json"]) == 0

@@ -29,7 +29,7 @@ from ci_automation.github.model import (
 )
 from ci_automation.records.content import CountedPerson, CountedRequest
 from ci_automation.records.notes import Approval
-from ci_automation.report.request_marks import Mark, place_digest
+from ci_automation.report.request_marks import Mark, MarkState, place_digest
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 HERE = place_digest(CHANNEL)
@@ -183,6 +183,22 @@ class TestMergedByAPerson:
     def test_what_was_merged_once_is_not_brought_back_by_a_push(self) -> None:
         later = pull(number=6, merged_at=MERGED + timedelta(days=1), merged_file=changed(target=EVIL).text)
         assert "the file was edited" in reason(judge_merge(ENTRY, snapshot(pull(), later), OURS, PEOPLE, PLAIN))
+
+    @pytest.mark.parametrize(
+        ("number", "mark", "counts"),
+        [
+            pytest.param(8, Mark(BASE, TARGET, HERE), False, id="later"),
+            pytest.param(6, Mark(BASE, TARGET, HERE), True, id="before"),
+            pytest.param(8, Mark(BASE, EVIL, HERE), True, id="of another target"),
+            pytest.param(8, Mark(BASE, TARGET, HERE, MarkState.WITHDRAWN), True, id="by this program"),
+        ],
+    )
+    def test_a_no_to_what_was_asked_anew_is_not_overruled(self, number: int, mark: Mark, *, counts: bool) -> None:
+        fields = {"body": str(mark), "merged_by": None, "merged_at": None, "merged_file": None}
+        no = pull(number=number, state=PullState.CLOSED, **fields)
+        found = judge_merge(ENTRY, snapshot(pull(), no), OURS, PEOPLE, PLAIN)
+        assert isinstance(found, GrantedApproval) is counts
+        assert counts or "before pull request 8 asked again, which somebody closed" in reason(found)
 
     def test_what_is_asked_anew_was_taken_back(self) -> None:
         again = pull(number=8, state=PullState.OPEN, merged_by=None, merged_at=None, merged_file=None)
