@@ -12,11 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
+from ci_automation.artifact.yaml import Unreadable
 from ci_automation.flux.components import inventory
-from ci_automation.impact.change import Certainty, Hazard, fingerprint, in_shell
+from ci_automation.impact.change import Certainty, Hazard, Place, fingerprint, in_shell
 from ci_automation.impact.overlay.builder import BuiltSide, built_changes
 from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
-from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
+from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch, kustomization, kustomization_file
 from ci_automation.impact.overlay.outcome import NO_RULES, looked_into
 from ci_automation.impact.overlay.targets import GATE, lost_targets
 from ci_automation.impact.rights import FolderRights
@@ -90,7 +91,7 @@ def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | Non
     first, then = looked_into(before, after, kustomize, effort)
     known = {each.folder: each for each in before}
     differing = _differing(old, new, components) if before else Tree(())
-    hazards = [*_unreached(old, before, after, components)] if folders(new) else []
+    hazards = [*_unreached(old, new, before, after, components, effort)] if folders(new) else []
     changes: dict[str, Change] = {}
     is_step = bool(before) and old.by_path.get(components) != new.by_path.get(components)
     unbuilt = f"cannot be built{' with the new components' if is_step else ''}"
@@ -224,10 +225,30 @@ def _left_out(
 
 
 def _unreached(
-    old: Tree, before: Sequence[AppliedFolder], after: Sequence[AppliedFolder], components: str
+    old: Tree,
+    new: Tree,
+    before: Sequence[AppliedFolder],
+    after: Sequence[AppliedFolder],
+    components: str,
+    effort: Effort,
 ) -> Iterator[Hazard]:
-    """Yield a hazard where the components file is in the artifact, and clusters may not get it."""
+    """Yield a hazard where the components file is in the artifact, and clusters may not get it.
+
+    Nobody knows what a kustomization lists that cannot be read: that is told instead.
+    """
     if any(map(_is_usual, after)):
+        return
+    known = old.files and not any(map(_is_usual, before))
+    certainty = Certainty.POSSIBLE if known else Certainty.CERTAIN
+    broken = False
+    for folder in folders(new):
+        try:
+            kustomization(new, folder, effort)
+        except Unreadable as error:
+            broken, file = True, kustomization_file(new, folder) or folder
+            sentence = f"the overlay at {_path(folder)} cannot be built: {file} cannot be read: {error}"
+            yield Hazard(GATE, certainty, f"{folder} {error}", sentence, (Place(file, error.line),))
+    if broken:
         return
     remedies = (
         f"list {components} among the resources of a kustomization",
@@ -239,8 +260,6 @@ def _unreached(
     for each in after:
         sentence += f" (only those whose path is {_path(each.folder)} do)"
     sentence += ", and delete Flux if they prune"
-    known = old.files and not any(map(_is_usual, before))
-    certainty = Certainty.POSSIBLE if known else Certainty.CERTAIN
     yield Hazard(GATE, certainty, f"{components} is in no kustomization", sentence, (), remedies)
 
 

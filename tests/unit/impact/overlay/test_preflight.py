@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
-from ci_automation.artifact.tree import Tree
-from ci_automation.impact.change import Certainty
+from ci_automation.artifact.tree import Tree, TreeFile
+from ci_automation.impact.change import Certainty, Place
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from ci_automation.impact.overlay.folders import applied_folders
 from ci_automation.impact.overlay.kustomization import Effort
@@ -175,6 +175,16 @@ class TestWhereNothingWasBefore:
         files = tree({"gotk-components.yaml": COMPONENTS, "kustomization.yaml": {"resources": []}})
         (hazard,) = preflight(Tree(()), files, "gotk-components.yaml", None).hazards
         assert hazard.certainty is Certainty.CERTAIN
+
+    def test_what_a_kustomization_lists_that_cannot_be_read_is_not_guessed(self) -> None:
+        broken = f"resources:\n- {PATH}\n\t- limits.yaml\n".encode()
+        files = Tree((TreeFile("kustomization.yaml", broken), TreeFile(PATH, COMPONENTS.encode())))
+        (hazard,) = preflight(Tree(()), files, PATH, None).hazards
+        assert (hazard.certainty, hazard.places) == (Certainty.CERTAIN, (Place("kustomization.yaml", 3),))
+        assert hazard.sentence == (
+            "the overlay at ./ cannot be built: kustomization.yaml cannot be read: it is not YAML: a tab character in "
+            "column 1; YAML indents with blanks"
+        )
 
 
 class TestWhatCannotBeBuilt:
