@@ -83,12 +83,12 @@ def history(reference: Reference, ports: Ports, *, every: bool = False) -> Histo
         if (digest := registry.resolve(reference.at_tag(tag))) is not None:
             digests.setdefault(digest, []).append(tag)
     entries = [_entry(reference, digest, sorted(names), ports) for digest, names in digests.items()]
-    by_version = enumerate(sorted(entries, key=_by_version, reverse=True), 1)
-    entries = [replace(entry, number=number) for number, entry in by_version]
+    ranked = sorted(entries, key=lambda it: (it.version is not None, it.version or _NONE, str(it.digest)), reverse=True)
+    entries = [replace(entry, number=number) for number, entry in enumerate(ranked, 1)]
     own = entries
     if ports.trusted is not None and reference.tag in tags and not every:
         own = [it for entry in entries if (it := _own(entry, str(reference.tag), ports.ledger(reference).name))]
-    found = tuple(sorted(own, key=_newest_first, reverse=True))
+    found = tuple(sorted(own, key=lambda it: (it.last or _LONG_AGO, -it.number), reverse=True))
     return History(found, len(tags) - len(wanted), len(entries) - len(own))
 
 
@@ -158,11 +158,3 @@ def _signed(reference: Reference, digest: Digest, ports: Ports) -> str:
         return _UNTRUSTED[0]
     except VerificationFailed:
         return _UNTRUSTED[1]
-
-
-def _by_version(entry: HistoryEntry) -> tuple[bool, Version, str]:
-    return entry.version is not None, entry.version or _NONE, str(entry.digest)
-
-
-def _newest_first(entry: HistoryEntry) -> tuple[datetime, int]:
-    return entry.last or _LONG_AGO, -entry.number

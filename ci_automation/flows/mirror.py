@@ -91,7 +91,8 @@ def mirror(
             release = _fetch(place.folder, version, ports)
             artifact = _artifact(version, ports)
             programs = tuple(_programs(place.folder, release, ports)) if with_programs else ()
-            _write_files(place.folder, release)
+            for name, content in _named_files(release):
+                write_mirrored(place.folder / str(version) / name, content)
             if artifact is not None:
                 _copy(place, version, artifact, ports)
             fetched.append(release)
@@ -206,12 +207,6 @@ def _programs(folder: Path, release: FetchedRelease, ports: Ports) -> Iterator[s
             verify_file(version, checksums, name, data)
             write_mirrored(folder / str(version) / name, data)
         yield platform
-
-
-def _write_files(folder: Path, release: FetchedRelease) -> None:
-    """Write what the release's folder needs, the bundle last."""
-    for name, content in _named_files(release):
-        write_mirrored(folder / str(release.release.version) / name, content)
 
 
 def _named_files(release: FetchedRelease) -> Iterator[tuple[str, bytes]]:

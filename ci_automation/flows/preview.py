@@ -128,7 +128,9 @@ class Reviewer(Struct, frozen=True):
             found = findings(old.contents, after, self.ports, self.intent)
             situation = Situation(old.contents.version, self.intent.policy, self.intent.now)
             verdicts = version_verdicts(after.version, situation)
-        gates = (*verdicts, *map(_without_flag, found.gates), _provenance(old.origin if old else None, new.origin))
+        # Nothing is published here, so no flag would allow it.
+        told = (replace(it, reason=it.reason.partition("; --")[0]) for it in found.gates)
+        gates = (*verdicts, *told, _provenance(old.origin if old else None, new.origin))
         return replace(found, gates=gates)
 
 
@@ -141,11 +143,6 @@ def _provenance(old: ComponentsOrigin | None, new: ComponentsOrigin) -> Verdict:
     edited = new.by is RenderedBy.EDITED
     reason = "the file was edited by hand" if edited else f"the file was written by {new.by}: {new.detail}"
     return Verdict(GATE, Decision.APPROVAL, reason, "the file and its release")
-
-
-def _without_flag(verdict: Verdict) -> Verdict:
-    """Return a verdict without the flag that would allow it: nothing is published here."""
-    return replace(verdict, reason=verdict.reason.partition("; --")[0])
 
 
 def _removed(old: _Side | None) -> Findings:

@@ -74,21 +74,18 @@ def run_confined(
 def _launched(
     command: Sequence[str], folder: Path, report: int, output: IO[bytes], complaint: IO[bytes]
 ) -> subprocess.Popen[bytes]:
+    libraries = os.environ.get("LD_LIBRARY_PATH")  # some Pythons do not start without; the program never has it
+    more = {"LD_LIBRARY_PATH": libraries} if libraries else {}
     return subprocess.Popen(  # noqa: S603  # the caller vouches for the program
         [sys.executable, "-I", "-S", str(LAUNCHER), str(report), str(folder), *command],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=complaint,
-        env=_environment(str(folder)),
+        env={"HOME": str(folder), "TMPDIR": str(folder), **more},
         cwd=folder,
         pass_fds=(report,),
         start_new_session=True,
     )
-
-
-def _environment(folder: str) -> dict[str, str]:
-    libraries = os.environ.get("LD_LIBRARY_PATH")  # some Pythons do not start without; the program never has it
-    return {"HOME": folder, "TMPDIR": folder, **({"LD_LIBRARY_PATH": libraries} if libraries else {})}
 
 
 class _Closed:

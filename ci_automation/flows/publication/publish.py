@@ -107,10 +107,6 @@ class Publication(Struct, frozen=True):
             recovered=recovered,
         )
 
-    def may_have(self, tag: Reference) -> bool:
-        """Return whether the repository may have a tag: the list of its tags shows it, or was not read."""
-        return not self.listed or tag.tag in self.listed
-
     def version_tags(self, ports: Ports) -> VersionTags:
         """Return the version tags that lead to it afterwards."""
         return VersionTags(self.channel, self.version, ports, digests_before(self.base, self.holds))
@@ -181,7 +177,7 @@ def _push(
     registry.at_once(*(partial(registry.put_blob, channel, blob) for blob in blobs))
     _, named, *there = registry.at_once(
         partial(registry.put_manifest, channel.at_digest(composed.digest), composed.manifest),
-        partial(registry.resolve, tag) if publication.may_have(tag) else lambda: None,
+        partial(registry.resolve, tag) if not publication.listed or tag.tag in publication.listed else lambda: None,
         *((partial(look, registry, channel, composed.digest),) if signs else ()),
     )
     return named, there[0] if there else None
