@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -77,7 +77,7 @@ def upstream_trust(version: Version, root: TrustRoot) -> TrustedIdentities:
     return TrustedIdentities((IdentityMatch.exact(upstream_identity(version)),), root)
 
 
-def verify_upstream(version: Version, files: ReleaseFiles, root: TrustRoot, log: TransparencyLog) -> Vouched:
+def verify_upstream(version: Version, files: ReleaseFiles, root: TrustRoot, log: RekorLog) -> Vouched:
     """Return the signer of a release's checksums; ask `log` for its entry if the files do not include it.
 
     Raises:
@@ -128,18 +128,6 @@ class RekorUnreachable(ReleaseSourceError):
     )
 
 
-class TransparencyLog(Protocol):
-    """A transparency log that can be searched."""
-
-    def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
-        """Return the entry of a signature, not verified, as `LogEntry` writes it, or None if the log has no entry.
-
-        Raises:
-            RekorUnreachable: the log does not answer.
-        """
-        ...
-
-
 class RekorLog:
     """A log that is searched over HTTP; the first search asks `where` for its address."""
 
@@ -147,7 +135,11 @@ class RekorLog:
         self._where, self._exchange = where, exchange
 
     def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
-        """Return the entry of a signature; see `TransparencyLog`."""
+        """Return the entry of a signature, not verified, as `LogEntry` writes it, or None if the log has no entry.
+
+        Raises:
+            RekorUnreachable: the log does not answer.
+        """
         from ci_automation.net.network import Network  # only a release whose entry is not beside it needs all this
         from ci_automation.net.values import Call
         from ci_automation.signing.sigstore.exchange import JSON, RekorFailed, SigstoreExchange, UnsafeService

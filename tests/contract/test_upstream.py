@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +60,11 @@ FORK = Identity(ISSUER, "https://github.com/attacker/flux2/.github/workflows/rel
 GITLAB = Identity("https://gitlab.com", OURS.subject)
 
 
-@dataclass(slots=True)
-class NoLog:
+class NoLog(RekorLog):
     """A log that must not be asked."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: "")
 
     def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
         raise AssertionError((message, signature, certificate))
