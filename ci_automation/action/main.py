@@ -54,7 +54,8 @@ def action_command(**given: str | None) -> int:
     An option that is not given is read from the variable INPUT_NAME, as the runner sets it.
 
     \b
-    flux-manifests action --command update --artifact oci://ghcr.io/acme/flux-manifests:production
+    flux-manifests action --command update \\
+      --artifact oci://ghcr.io/acme/flux-manifests:production
     """
     from ci_automation.action.run import ActionRun
 

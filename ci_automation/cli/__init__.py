@@ -162,8 +162,9 @@ def cli() -> None:
     """Keep Flux itself current on clusters that read it from a signed OCI artifact.
 
     \b
-    ARTIFACT is a channel, oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG for an
-    image layout directory, or the name of an artifact in .github/flux-manifests.yaml.
+    ARTIFACT is a channel, oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG for
+    an image layout directory, or the name of an artifact in
+    .github/flux-manifests.yaml.
     """
 
 

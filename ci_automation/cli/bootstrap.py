@@ -136,7 +136,8 @@ def public_key_command(keys: tuple[str, ...], secret: str | None, namespace: str
 
     \b
     flux-manifests public-key cosign.key > cosign.pub
-    flux-manifests public-key old.pub awskms:///alias/flux --secret flux-manifests-keys
+    flux-manifests public-key old.pub awskms:///alias/flux \\
+      --secret flux-manifests-keys
     """
     from ci_automation.report.cluster_objects import secret_yaml
     from ci_automation.signing.keys.private import load_public_half

@@ -75,7 +75,8 @@ def diff_command(old: str, new: str, *, exit_code: bool, given: Arguments) -> in
     severity; the gravest come first.
 
     \b
-    flux-manifests diff oci://ghcr.io/acme/flux:production oci://ghcr.io/acme/flux:staging
+    flux-manifests diff oci://ghcr.io/acme/flux:production \\
+      oci://ghcr.io/acme/flux:staging
     flux-manifests diff v2.9.3 v2.9.4 --components-extra source-watcher --output json
     flux-manifests diff production@2 production@1 --exit-code
     """

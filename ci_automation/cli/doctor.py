@@ -59,7 +59,8 @@ def doctor_command(artifact: str | None, *, workflow: str, given: Arguments) -> 
     the highest of what a run would exit with.
 
     \b
-    flux-manifests doctor oci://ghcr.io/acme/flux-manifests:production --key cosign.key
+    flux-manifests doctor oci://ghcr.io/acme/flux-manifests:production \\
+      --key cosign.key
     """
     from ci_automation.github.waiting import Spent
 

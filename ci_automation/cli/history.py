@@ -83,6 +83,8 @@ def _remarks(found: History, reference: Reference, ports: Ports) -> Iterator[str
             f"Nothing was verified: {ports.why_nobody}. When, why, by whom and in which channel is in signed records: "
             "give --public-key, or an identity, to read them."
         )
+    if width() and len(found.entries) > 1:
+        yield f"{_NUMBER} is the number of an artifact: `diff ARTIFACT@2 ARTIFACT@1` compares two."
     if found.elsewhere:
         artifacts, verb = ("artifact", "has") if found.elsewhere == 1 else ("artifacts", "have")
         where = f"{found.elsewhere} more {artifacts} in {reference.repository}"
@@ -181,8 +183,8 @@ def table_rows(
 ) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Yield each move of a channel and each hold, with its moment and its place among those that have none.
 
-    A hold has no number, because it names no other artifact than a move. With `every`, a move has the commits of its
-    content and of its run, and each request that approved it with everyone who counted.
+    A hold has no number, because it names no other artifact than a move, and channels are at a move. With `every`, a
+    move has the commits of its content and of its run, and each request that approved it with everyone who counted.
     """
     versions = {entry.digest: entry.version for entry in entries}
     for place, entry in enumerate(entries):
@@ -198,14 +200,15 @@ def table_rows(
             for it in entry.records
         ]
         held = [it for it in entry.holds if it.digest != it.refused.digest]  # of others the rollback's record tells
-        what += [(it.at, "hold", _hold(it, repository), _by(it), "", it.run or "") for it in held]
+        moved = max((it[0] for it in what), default=None)
+        what += [(it.at, "", _hold(it, repository), _by(it), "", it.run or "") for it in held]
         digest = str(entry.digest)
         tags = ", ".join((*entry.channels, *entry.version_tags))
         common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
         if not what:
             yield "", -place, (str(entry.number), *common, "", _UNKNOWN, "", "", "", tags)
         for at, number, *said in what:
-            here = tags if at == max(it[0] for it in what) else ""
+            here = tags if at == (moved or max(it[0] for it in what)) and (number or not moved) else ""
             yield format_time(at), -place, (number, *common, f"{at:%Y-%m-%d %H:%M}", *said, here)
 
 

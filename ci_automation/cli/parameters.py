@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -46,6 +47,7 @@ WRITING_AS_IN = {
     **dict.fromkeys((Heading.SIGNING, Heading.CONTENT, Heading.ALLOWANCES, Heading.CLUSTERS), "update"),
     **FLAGS_AS_IN,
 }
+_EXAMPLE = 78  # characters of a line in an example, which is indented by two
 _WITHOUT_EFFECT = ("export", "force")  # they say what `flux install` does with its output, which is not ours to do
 
 
@@ -76,7 +78,7 @@ class HeadedCommand(click.Command):
         rest.sort(key=lambda paragraph: not paragraph.startswith("\b"))
         formatter.write_paragraph()
         with formatter.indentation():
-            formatter.write_text("\n\n".join((first, *rest)))
+            formatter.write_text("\n\n".join((first, *map(_example, rest))))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, part by part."""
@@ -90,6 +92,23 @@ class HeadedCommand(click.Command):
         for other, opts in names.items():
             with formatter.section(f"More options, which `{ctx.find_root().info_name} {other} --help` explains"):
                 formatter.write_text(", ".join(opts))
+
+
+def _example(paragraph: str) -> str:
+    """Return a paragraph; one of commands has those that are wider than a narrow terminal on several lines."""
+    if not paragraph.startswith("\b"):
+        return paragraph
+    lines: list[str] = []
+    for line in paragraph.splitlines():
+        first, *rest = re.split(r" (?=--|>)", line) if len(line) > _EXAMPLE else [line]
+        lines.append(first)
+        for part in rest:
+            if len(lines[-1]) + 1 + len(part) <= _EXAMPLE - 2:
+                lines[-1] += f" {part}"
+            else:
+                lines[-1] += " \\"
+                lines.append(f"  {part}")
+    return "\n".join(lines)
 
 
 def _is_refused(option: click.Option) -> bool:

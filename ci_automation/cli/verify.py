@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.cli.output import print_json, print_line, print_table
+from ci_automation.cli.output import print_json, print_line, print_parts, print_table, width
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.verify import pull, verify_channel
 from ci_automation.flux.artifact import called
-from ci_automation.report.blocks import Table
+from ci_automation.report.blocks import MarkedLine, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.arguments import Arguments
     from ci_automation.flows.verify import Derivation, Verification
     from ci_automation.signing.trust import Identity
+
+_WHOLE = len("sha256:") + 64
+_SHORT = len("sha256:") + 12
 
 
 @click.command("verify", cls=HeadedCommand)
@@ -52,7 +57,7 @@ def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
 
         derived = rederive(reference.at_digest(found.digest), ports, reading_intent(given))
         if given.output == "text":
-            print_table(Table(("", "made again from"), derived.steps))
+            print_parts(derivation_lines(derived, whole=given.verbose or width() is None))
         derived.check(reference)
     if given.output == "json":
         print_json(_to_json(reference, found, derived), "verify")
@@ -68,6 +73,14 @@ def _print_verification(reference: Reference, found: Verification) -> None:
         which = names[0] if len(names) == 1 else f"{names[0].split()[0]} to {names[-1].split()[-1]}"
         rows.append((which, "yes" if answer[0] else "no", answer[1].replace(f" of {found.by}", "")))
     print_table(Table(("a cluster with Flux", "accepts it", "because"), tuple(rows)))
+
+
+def derivation_lines(derived: Derivation, *, whole: bool) -> Iterator[MarkedLine]:
+    """Yield a line for each input; digests that are not `whole` have the digits that an immutable tag has of them."""
+    yield MarkedLine("Made again from:")
+    for name, text in derived.steps:
+        short = (it[:_SHORT] + it[_WHOLE:] if it.startswith("sha256:") else it for it in text.split(" "))
+        yield MarkedLine(f"  {name}: {text if whole else ' '.join(short)}")
 
 
 def _named(who: Digest | Identity) -> str:

@@ -110,8 +110,8 @@ def promotions_table(shown: Sequence[PromotionShown], *, every: bool = False) ->
         )
         for each in shown
     )
-    present = ("has", "digest") if ahead else ("had",)
-    return Table(("", "channel", "promoted from", *present, "gets", "digest"), tuple(rows))
+    head = ("has", "digest now", "gets", "digest then") if ahead else ("had", "gets", "digest")
+    return Table(("", "channel", "promoted from", *head), tuple(rows))
 
 
 def promotion_parts(

@@ -341,7 +341,7 @@ class TestRederivation:
         digest = desk.init("--overlay", write_tree(desk, "old", OVERLAY), *flags)
         before = desk.state()
         ran = desk.ok("verify", CHANNEL, *TRUSTED, "--rederive")
-        said = {line.split()[0]: line for line in ran.out.partition("made again from\n")[2].splitlines()}
+        said = {line.split(":")[0].strip(): line for line in ran.out.partition("Made again from:\n")[2].splitlines()}
         assert list(said) == ["artifact", "release", "upstream", "options", "rendering", "overlay", "result"]
         assert f"layout:registry has {digest}" in said["artifact"]
         assert "v2.98.5, its manifests sha256:" in said["release"]

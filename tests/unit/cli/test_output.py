@@ -8,8 +8,11 @@ import sys
 import click
 import pytest
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.cli import coloured, run
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
+from ci_automation.cli.verify import derivation_lines
+from ci_automation.flows.verify import Derivation
 from ci_automation.report.blocks import MarkedLine, Table
 
 PARTS = (
@@ -61,6 +64,24 @@ def test_on_a_narrow_terminal_each_digest_is_in_one_piece(
     assert drawn[1].endswith(digest)
     assert f"needs approval  {digest}  a minor" in drawn[2]
     assert all(len(line) <= 130 for line in drawn)
+
+
+def test_what_an_artifact_was_made_again_from_has_a_line_each(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    digest = Digest.of(b"x")
+    steps = (
+        ("release", f"v2.9.4, its manifests {digest}, commit {'0a' * 20}"),
+        ("result", f"rebuilding it gives {digest}"),
+    )
+    derived = Derivation(steps, digest, digest)
+    print_parts(derivation_lines(derived, whole=False))
+    release, more, result = capsys.readouterr().out.splitlines()[1:]
+    assert f"{release} {more.strip()}" == f"  release: v2.9.4, its manifests sha256:{digest.short}, commit {'0a' * 20}"
+    assert result == f"  result: rebuilding it gives sha256:{digest.short}"
+    assert MarkedLine(f"  result: rebuilding it gives {digest}") in derivation_lines(derived, whole=True)
 
 
 def test_on_a_terminal_an_error_is_folded_between_words_and_elsewhere_it_is_not(

@@ -114,7 +114,7 @@ def test_a_headline_of_a_look_begins_with_what_the_channel_has(shown: PromotionS
 
 def test_a_row_of_a_look_has_both_digests() -> None:
     table = promotions_table((AHEAD,))
-    assert table.head == ("", "channel", "promoted from", "has", "digest", "gets", "digest")
+    assert table.head == ("", "channel", "promoted from", "has", "digest now", "gets", "digest then")
     assert table.rows[0][-4:] == ("v2.98.8", BASE.short, "v2.99.4", TARGET.short)
 
 
