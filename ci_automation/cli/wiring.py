@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from msgspec.structs import replace
 
 from ci_automation.action.job import Job
@@ -31,6 +32,7 @@ from ci_automation.errors import Error, UsageError
 from ci_automation.flows.ports import Intent, Ports, Prepared, Run
 from ci_automation.flux.options import Options
 from ci_automation.policy.model import Policy
+from ci_automation.report.blocks import plain_text
 from ci_automation.signing.trust import NOBODY_NAMED
 
 if TYPE_CHECKING:
@@ -213,7 +215,11 @@ def _overlay(given: Arguments) -> Tree | None:
 def _overlay_of_checkout(artifact: ArtifactConfig | None, given: Arguments) -> OverlayFolder | None:
     """Return the overlay in the checked out repository, or None where none is configured, or nothing checked out."""
     root = configuration_root(given)
-    if artifact is None or artifact.overlay is None or not (root / ".git").exists():
+    if artifact is None or artifact.overlay is None:
+        return None
+    if not (root / ".git").exists():
+        told = f"warning: the overlay {artifact.overlay} is not looked at: {root} is no checkout of Git"
+        click.echo(plain_text(told), err=True)
         return None
     from ci_automation.flows.workspace import read_overlay_folder
 

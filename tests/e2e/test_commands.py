@@ -338,7 +338,9 @@ def test_content_of_a_checkout_is_a_step_that_a_person_chooses(desk: Desk) -> No
     entry = f"- {{name: a, url: '{CHANNEL}', overlay: clusters, signing: {{mode: key, key: cosign.key}}}}"
     desk.config(f"version: 1\nartifacts:\n{entry}\n")
     desk.write("clusters/limits.txt", "memory: 1Gi\n")
-    assert desk.ok("check", "a", "--output", "json").json["waiting"] == []  # nothing is checked out here
+    ran = desk.ok("check", "a", "--output", "json")
+    assert ran.json["waiting"] == []
+    assert "warning: the overlay clusters is not looked at: " in ran.err
     desk.write(".git/HEAD", "ref: refs/heads/main\n")
     (step,) = desk.ok("plan", "a", "--out", "plan.json", "--output", "json").json["waiting"]
     assert (step["kind"], step["decision"], step["reasons"][:1]) == (
