@@ -265,9 +265,8 @@ class Work(Struct, frozen=True):
         traces = [Trace.find(commit, snapshot.viewer) for commit in branch.commits]
         newest = next((trace for trace in traces if trace), None)
         asked = newest.asked.split("+") if newest else []
-        set_by_us = [entry for entry in lock.entries if _key(entry) in asked]
         at = [entry for place in places if (entry := lock.find(*place)) and (len(places) == 1 or not newest)]
-        entries = tuple(entry for entry in lock.entries if entry in set_by_us or entry in at)
+        entries = tuple(entry for entry in lock.entries if _key(entry) in asked or entry in at)
         altered = bool(traces) and sorted(map(_key, entries)) != sorted(asked)
         merged = snapshot.is_merged
         base = newest.base if newest else _places(lock, places)

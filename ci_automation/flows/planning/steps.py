@@ -77,17 +77,17 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
         rendered.append(nearest)
         blocked.remove(nearest)
     unmade += [PassedOver(item.step.new_version, item.step.decision, item.step.reasons) for item in blocked]
+    return _planned(start, found, rendered, unmade)
+
+
+def _planned(base: Base, found: Found, rendered: Sequence[Rendered], unmade: Sequence[PassedOver]) -> Planned:
+    """Return the plan with these steps, and with what the policy passed over or nobody can make."""
+    observed = found.observed
     over = sorted((*passed_over(found.selection), *unmade), key=lambda passed: passed.version)
-    plan = Plan(
-        found.observed.channel,
-        start.version,
-        start.digest,
-        tuple(it.step for it in rendered),
-        tuple(over),
-        found.observed.last,
-    )
+    steps = tuple(it.step for it in rendered)
+    plan = Plan(observed.channel, base.version, base.digest, steps, tuple(over), observed.last)
     refused = any(it.decision is Decision.REFUSED for it in unmade)
-    return Planned(found.observed, plan, tuple(rendered), found.releases, refused)
+    return Planned(observed, plan, tuple(rendered), found.releases, refused)
 
 
 def _check_flags(unknown: Sequence[UnknownFlag], options: Iterable[Options]) -> None:
