@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ci_automation.flux.components import hunks
 from ci_automation.report.blocks import Table, on_terminal, plain_line, plain_text
+from ci_automation.report.changes import what_can_break
 from ci_automation.report.rights import rights_blocks
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
+    from ci_automation.impact.change import Hazard
     from ci_automation.impact.rights import FolderRights
 
 ALONE = "Adoption signs and records this digest, and publishes nothing else."
@@ -48,6 +50,7 @@ class Adoption(Struct, frozen=True):
     stated: tuple[str, ...] = ()  # by its manifest: from where it is, and when it was made
     holds: tuple[str, ...] = ()  # that go on
     secrets: tuple[str, ...] = ()  # files that hold one in plain text
+    hazards: tuple[Hazard, ...] = ()  # of the overlay as it is: that it cannot be built
     rights: tuple[FolderRights, ...] = ()
     version_tags: tuple[str, ...] = ()  # that lead to it once it is adopted, and lead elsewhere now or nowhere
 
@@ -94,8 +97,12 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool
         lines += [Table(("path", "bytes", "sha256", ""), tuple(rows)).to_text(), ""]
     else:
         lines.append(f"There are no files but {adoption.components}.")
-    rights = [part.to_text() for part in on_terminal(rights_blocks(adoption.rights, every=every))]
-    lines += [*rights, ""] if rights else ()
+    for parts in (
+        what_can_break(adoption.hazards, every=every),
+        on_terminal(rights_blocks(adoption.rights, every=every)),
+    ):
+        told = [part.to_text() for part in parts]
+        lines += [*told, ""] if told else ()
     return plain_text("\n".join([*lines, *_difference_lines(adoption, shown)]))
 
 

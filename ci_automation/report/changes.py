@@ -98,6 +98,13 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
     yield from [MarkedLine(f"{_passed(found)}{HINT}")] if found.gates and not every else ()
 
 
+def what_can_break(hazards: tuple[Hazard, ...], *, every: bool) -> Iterator[Part]:
+    """Yield the hazards of what nobody compares with anything, for a terminal."""
+    detail = _EVERY if every else _SHORT
+    blocks = tuple(hazard_blocks(Findings(hazards=hazards), detail))
+    yield from on_terminal((Titled("What can break (certainty, gate)", blocks),)) if hazards else ()
+
+
 def sections(found: Findings, detail: Detail) -> Iterator[Titled]:
     """Yield what can break, what clusters delete, and what changes, the gravest first."""
     verdict = ", verdict" if found.gates else ""

@@ -259,7 +259,10 @@ class TestAdoption:
         shutil.rmtree(desk.folder / "out")
         files[COMPONENTS] = files[COMPONENTS].replace(b"replicas: 1\n", b"replicas: 3\n", 1)
         del files["hooks/after.sh"]
-        files |= {"kustomization.yaml": b"resources: []\n", "new.yaml": b"a: 1\n"}
+        files |= {
+            "kustomization.yaml": b"resources: [flux-system/gotk-components.yaml, absent.yaml]\n",
+            "new.yaml": b"a: 1\n",
+        }
         planted = desk.publish(packed(dict(files)), signer=None)
         before = desk.state()
         ran = desk.run(*UPDATE, "--adopt", "--accept-edits", "--output", "json")
@@ -267,10 +270,11 @@ class TestAdoption:
         assert f"{CHANNEL} is at {planted}." in ran.err
         assert f"All files but {COMPONENTS} (compared with {signed}, which is signed):" in ran.err
         assert "\n  -  replicas: 1\n  +  replicas: 3\n" in ran.err
+        assert "certain, overlay: the overlay at ./ cannot be built: absent.yaml is not in the artifact" in ran.err
         rows = [line.split() for line in ran.err.partition("All files but")[2].partition("\n\n")[0].splitlines()[2:]]
         assert {row[0]: (row[1], row[3]) for row in rows if len(row) == 4} == {
             "hooks/after.sh": (str(len(OVERLAY["hooks/after.sh"])), "gone"),
-            "kustomization.yaml": ("14", "changed"),
+            "kustomization.yaml": ("59", "changed"),
             "new.yaml": ("5", "new"),
             "patches/limits.yaml": (str(len(OVERLAY["patches/limits.yaml"])), "same"),
         }

@@ -222,6 +222,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     tags = (
         VersionTags(observed.channel, recovered.version, ports).astray(observed.digest) if intent.version_tags else ()
     )
+    built = preflight(Tree(()), tree, path, ports.kustomize)
     return Adoption(
         channel=observed.channel,
         digest=observed.digest,
@@ -239,7 +240,8 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         stated=tuple(f"{name} {said[:_MOST_STATED]}" for name, said in stated if said),
         secrets=plain_secrets(tree.without(path), lenient=True),
         holds=tuple(it.goes_on_as for it in kept_holds(observed, recovered.version, ports, intent.now)),
-        rights=preflight(Tree(()), tree, path, ports.kustomize).rights,
+        hazards=built.hazards,
+        rights=built.rights,
         version_tags=tuple(str(tag.tag) for tag in tags),
     )
 

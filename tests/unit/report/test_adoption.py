@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Severity
+from ci_automation.impact.change import Certainty, Hazard, Severity
 from ci_automation.impact.rights import FolderRights, Right
 from ci_automation.report.adoption import AdoptedFile, Adoption, adoption_text, difference
 
@@ -57,6 +57,19 @@ def test_what_the_manifest_says_plain_secrets_and_rights_come_before_the_differe
     assert "What Flux may do in clusters that apply ./:" in text[: text.index("differs from")]
     assert "may read pods" not in text
     assert "may read pods" in adoption_text(shown, every=True)
+
+
+def test_an_overlay_that_does_not_build_is_told_before_the_question() -> None:
+    broken = Hazard(
+        "overlay", Certainty.CERTAIN, "x", "the overlay at ./ cannot be built: no y.yaml", (), ("look at `z`",)
+    )
+    for every in (False, True):
+        text = adoption_text(replace(ADOPTION, hazards=(broken,)), every=every)
+        told = "What can break (certainty, gate):\n  certain, overlay: the overlay at ./ cannot be built: no y.yaml"
+        assert told in text[: text.index("equals what Flux")]
+        assert "look at `z`" in text
+        assert "everything is new" not in text
+    assert "What can break" not in adoption_text(ADOPTION)
 
 
 def test_a_difference_is_shown_and_an_endless_one_cut() -> None:
