@@ -32,6 +32,7 @@ ISSUER, PUBLIC_KEY = "https://token.actions.githubusercontent.com", "cosign.pub"
 _SCHEMA = "docs/reference/config.schema.json"
 _ARTIFACT, _REPOSITORY = "oci://ghcr.io/acme/flux-manifests:production", "acme/fleet"
 _ARTIFACT_LINE = re.compile(rf"^ +artifact: {_ARTIFACT}\n", re.MULTILINE)
+_FOR_READERS = re.compile(r"\A# Copy (?:[^\n]+\n)+?#\n|; with an overlay in Git[^\n]+| # for clusters without[^\n]+")
 _USED = re.compile(r"acme/ci-automation((?:/\.github/workflows/[a-z]+\.yaml)?)@([0-9a-f]{40})")
 _NAMES = (  # in the shipped workflows, for which a team has its own
     rf"https://github\.com/{_REPOSITORY}",
@@ -221,8 +222,8 @@ def _filled(text: str, answers: Answers, config: Config) -> str:
         f"paths: [{''.join(f'{overlay}/**, ' for overlay in overlays)}",
     )
     names = dict(zip(_NAMES, own, strict=True))
-    if answers.keyless:  # the configuration names the artifact
-        text = _ARTIFACT_LINE.sub("", text)
+    text = _FOR_READERS.sub("", text)
+    text = _ARTIFACT_LINE.sub("", text) if answers.keyless else text  # the configuration names the artifact
     text = _NAMED.sub(lambda found: names[found[0]], text)
     if overlays and "schedule:" in text and "  push:" not in text:
         push = f"  push: # a merge that changes what is published\n    branches: [{place.branch}]\n    paths: ["
