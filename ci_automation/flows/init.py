@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
+from ci_automation.artifact.tree import COMPONENTS_NAMES, COMPONENTS_PATH, Tree
 from ci_automation.errors import Conflict, PolicyRefused, UsageError
 from ci_automation.flows.carry_out import settle_version_tags
 from ci_automation.flows.files import beside_components
@@ -187,6 +188,18 @@ class HoldsFlux(Conflict):
         super().__init__(f"{channel} has Flux, and `push` publishes a team's own manifests")
 
 
+class FluxInFolder(UsageError):
+    """A folder to `push` has Flux's components: no run would update them."""
+
+    hint = (
+        "`init --from FOLDER` makes a channel of Flux from such a folder. If Flux's components are not meant for "
+        "clusters, take the file out."
+    )
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is there, and `push` publishes a team's own manifests")
+
+
 class PushRefused(PolicyRefused):
     """Manifests that must not be published now."""
 
@@ -215,6 +228,7 @@ def push_manifests(channel: Reference, files: Tree, source: str, revision: str, 
 
     Raises:
         UnfitOrigin: the source or the revision is empty, or cannot be printed on one line.
+        FluxInFolder: a file has the name of Flux's components.
         HoldsFlux: the channel has Flux.
         PushRefused: it is paused or frozen, no window is open, or the same content was rolled back.
         Conflict, VerificationFailed, SigningError: as `publish`.
@@ -222,6 +236,8 @@ def push_manifests(channel: Reference, files: Tree, source: str, revision: str, 
     for text in (source, revision):
         if not (text.isprintable() and 0 < len(text) <= _MAX_ORIGIN):
             raise UnfitOrigin(f"{text[:_MAX_ORIGIN]!r} is not a text of one line with at most {_MAX_ORIGIN} characters")
+    if path := next((path for path in files.by_path if PurePosixPath(path).name in COMPONENTS_NAMES), ""):
+        raise FluxInFolder(path)
     require_signer(ports, intent)
     composed = compose_pushed(files, source, revision)
     present = ports.registry.resolve(channel)

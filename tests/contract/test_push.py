@@ -9,7 +9,7 @@ import pytest
 from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.history import history
-from ci_automation.flows.init import HoldsFlux, PushRefused, UnfitOrigin, init, push_manifests
+from ci_automation.flows.init import FluxInFolder, HoldsFlux, PushRefused, UnfitOrigin, init, push_manifests
 from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import NotRendered
 from ci_automation.flows.planning.plan import make_plan
@@ -123,6 +123,14 @@ def test_the_schedule_of_flux_leaves_it_alone(world: World) -> None:
 def test_what_flux_could_not_show_is_no_revision(world: World, text: str) -> None:
     with pytest.raises(UnfitOrigin, match="at most 500 characters"):
         push_manifests(CHANNEL, files("two"), SHOP, text, world.ports(), intent())
+
+
+def test_a_folder_with_flux_is_not_pushed() -> None:
+    world = World()
+    there = Tree((TreeFile("flux-system/gotk-components.yaml", b"kind: Namespace\n"),))
+    with pytest.raises(FluxInFolder, match=r"flux-system/gotk-components\.yaml is there"):
+        push_manifests(CHANNEL, there, SHOP, "main@sha1:one", world.ports(), intent())
+    assert world.registry.tags(CHANNEL) == ()
 
 
 def test_flux_in_its_place_is_asked_for_by_all_its_files(world: World) -> None:
