@@ -219,7 +219,12 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
         case click.ClickException():
             context = getattr(error, "ctx", None)
             command = context.command_path if context else "flux-manifests"
-            return Failure("usage", _shown(error).format_message(), f"See `{command} --help`.", 2)
+            there = ""
+            if isinstance(error, click.MissingParameter) and error.param and error.param.name == "artifact":
+                from ci_automation.cli.target import artifacts_there as there_are  # not for --help
+
+                there = there_are()
+            return Failure("usage", _shown(error).format_message(), f"{there}See `{command} --help`.", 2)
         case KeyboardInterrupt():
             left = left or "A channel that it moves is as it was, or at a signed artifact."
             hint = f"{left} Run it again."

@@ -95,7 +95,9 @@ def release_source(given: Arguments, config: Config | None) -> ReleaseSource:
         case Path() as directory:
             from ci_automation.flux.sources.directory import DirectorySource
 
-            return DirectorySource(directory)
+            replaced = ", which replaces `source`" if config else ""
+            by_variable = given.releases and given.releases == os.environ.get("FLUX_RELEASES")
+            return DirectorySource(directory, f" (from $FLUX_RELEASES{replaced})" if by_variable else "")
         case Reference() as place:
             from ci_automation.registry.releases import RegistryReleases
 

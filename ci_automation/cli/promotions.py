@@ -174,7 +174,8 @@ def _planned(
         origin = _origin(source, goal.ports, given)
         rules = rules_of(goal.configured) if goal.configured else None
         ends = reference, origin, goal.channel, goal.ports
-        wish: Promotion | Error = Promotion(*ends, goal.intent, after, evidence, rules)
+        asked = configured is None or after > configured.after
+        wish: Promotion | Error = Promotion(*ends, goal.intent, after, evidence, rules, asked)
     except Error as error:
         wish = error
     return PlannedPromotion(goal.name, goal, reference, wish, _name(reference, given))

@@ -169,7 +169,11 @@ def _print_result(
         print_text("")
     outcome = result.done
     if isinstance(outcome, Error):
-        if several:
+        is_new = outcome.code == "not-found" and str(outcome).startswith(f"{result.target.channel} was")
+        if several and is_new:
+            words = f"nothing yet; `init {name}` publishes its first artifact"
+            print_parts((MarkedLine(f"{name} ({result.target.channel}): {words}", "waiting"),))
+        elif several:
             print_parts((MarkedLine(f"{name} ({result.target.channel}): failed", "refused"),))
         print_error(outcome)
         return

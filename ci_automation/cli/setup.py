@@ -231,7 +231,8 @@ def _which_exist(
     Raises:
         MistypedChannel: one has nearly the name of one that exists, and nobody said that it is a new one.
     """
-    listed = {it.repository: tags_beside(it) for it in channels.values()}
+    one_each = {it.repository: it for it in channels.values()}
+    listed = {repository: tags_beside(channel) for repository, channel in one_each.items()}
     for channel in channels.values():
         own = (it.tag or "" for it in configured if it.repository == channel.repository)
         known = {*own, *(listed[channel.repository] or ())}

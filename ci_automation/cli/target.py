@@ -67,6 +67,17 @@ class Target(Struct, frozen=True):
         return self.with_ports(lambda ports: previewed(ports, self.configured, given, subject))
 
 
+def artifacts_there() -> str:
+    """Return a sentence with the artifacts of the configuration, for a command that names none; empty without one."""
+    from ci_automation.cli.arguments import Arguments, configuration
+
+    try:
+        config = configuration(Arguments())
+    except Error:
+        return ""
+    return f"The configuration has {', '.join(it.name for it in config.artifacts)}. " if config else ""
+
+
 class PromotedNotRendered(UsageError):
     """An artifact is to be rendered that gets its digests from another channel."""
 

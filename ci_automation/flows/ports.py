@@ -54,7 +54,7 @@ class NoSigner(SigningError):
         "In GitHub Actions, give the job `permissions: {id-token: write}` and it signs keyless; elsewhere give "
         "--signing key --key FILE (or env://NAME, or a KMS)."
     )
-    message = "there is no key or identity to sign with, and this program publishes nothing unsigned"
+    message = "there is no key or identity to sign with"
 
 
 class Upstream(Hiding, Struct, frozen=True):

@@ -246,7 +246,7 @@ class LayoutRegistry:
 
     def _named(self, reference: Reference, digest: Digest | None) -> bytes:
         if digest is None or (raw := self._read_manifest(digest)) is None:
-            raise NotFound(str(reference))
+            raise NotFound(str(reference), beside=self.tags(reference))
         return raw
 
     def _read_manifest(self, digest: Digest) -> bytes | None:

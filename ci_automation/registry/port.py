@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ci_automation.errors import Conflict, RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from typing import BinaryIO
 
     from ci_automation.artifact.digest import Digest
@@ -18,19 +18,22 @@ if TYPE_CHECKING:
 
 MAX_MANIFEST_BYTES = 4 << 20  # what the distribution spec asks registries to take
 MAX_BLOB_BYTES = 100 << 20
+_NEW = "`init` makes a new channel"
+_NAMED = 9  # channels in a hint
 
 
 class NotFound(RegistryError):
     """A repository, a tag, a manifest or a blob is not there."""
 
-    hint = (
-        "Check the spelling; `init` makes a new channel. Registries also answer like this if the credentials lack the "
-        "right to read."
-    )
+    hint = f"Check the spelling; {_NEW}. Registries also answer like this if the credentials lack the right to read."
 
-    def __init__(self, what: str, complaint: Complaint | None = None) -> None:
+    def __init__(self, what: str, complaint: Complaint | None = None, beside: Collection[str] | None = None) -> None:
         super().__init__(f"{what} was not found" + (f" ({complaint})" if complaint else ""))
         self.complaint = complaint
+        if beside is not None:  # the tags of a directory, which asks for no credentials
+            named = [it for it in beside if it[:2].strip("v0123456789") and not it.startswith("sha256-")]
+            there = f"has {', '.join(named[:_NAMED])}{' and more' if len(named) > _NAMED else ''}"
+            self.hint = f"The directory {there if named else 'has no channel'}. Check the spelling; {_NEW}."
 
 
 class AccessDenied(RegistryError):

@@ -439,3 +439,23 @@ class TestTheAction:
         assert sorted(each["name"] for each in listed) == sorted(artifacts)
         alone = runner.run(command="update", approval="none", artifact="production")
         assert (alone.code, alone.outputs["changed"]) == (0, "false"), alone
+
+
+def test_channels_that_have_nothing_yet_are_told_alike_and_what_begins_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for channel in ("edge", "staging", "production"):
+        shutil.rmtree(folder / channel)
+    assert run(["check"]) == 20
+    said = capsys.readouterr().out
+    assert f"edge ({EDGE}): nothing yet; `init edge` publishes its first artifact\n" in said
+    assert "failed" not in said
+    assert f"staging ({STAGING}): nothing yet; edge has nothing yet" in said
+
+
+def test_a_wait_that_the_command_line_asks_for_is_ended_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / ".github/flux-manifests.yaml").unlink()
+    assert run(["promote", "--from", EDGE, "--to", "layout:new:new", "--after", "24h", *KEY]) == 11
+    printed = capsys.readouterr()
+    assert "to go on at once, give `--after 0h` until it has its first digest." in printed.out + printed.err
+    assert "write `after: 0h`" not in printed.out + printed.err

@@ -444,3 +444,18 @@ def test_opening_a_layout_loads_nothing_of_http(at: Reference) -> None:
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
     assert isinstance(open_registry(at), LayoutRegistry)
+
+
+def test_a_mistyped_channel_of_a_directory_is_told_with_those_that_are_there(tmp_path: Path) -> None:
+    mistyped = Reference.parse(f"layout:{tmp_path / 'fleet'}:prodution")
+    registry = open_registry(mistyped)
+    with pytest.raises(NotFound) as raised:
+        registry.manifest(mistyped)
+    assert raised.value.hint == ("The directory has no channel. Check the spelling; `init` makes a new channel.")
+    for tag in ("stable", "production", "v2.9.4-0123456789ab", "sha256-0123"):
+        publish(registry, mistyped.at_tag(tag), b"{}")
+    with pytest.raises(NotFound) as raised:
+        registry.manifest(mistyped)
+    assert raised.value.hint == (
+        "The directory has production, stable. Check the spelling; `init` makes a new channel."
+    )

@@ -233,6 +233,15 @@ def test_a_mistyped_channel_is_asked_about_and_never_made_by_yes(
     assert "flux-manifests:prodution\n" in files(clone)[".github/flux-manifests.yaml"]
 
 
+def test_a_repository_of_several_channels_is_asked_once(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda it: asked.append(str(it.repository)))
+    monkeypatch.setattr("ci_automation.cli.setup.confirmed", lambda _: True)
+    assert run(["setup", "staging", "production", "stable", *ACTION]) == 0
+    assert len(asked) == len(set(asked)) == 1
+    assert files(clone)
+
+
 def test_the_tutorial_has_what_setup_writes_and_lists(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,6 +86,7 @@ class Promotion(Struct, frozen=True):
     after: timedelta = timedelta()
     evidence: tuple[Evidence, ...] = ()
     rules: ApprovedRules | None = None  # under which content of the target is approved now
+    asked: bool = False  # `after` is from the command line
 
 
 class Considered(Struct, frozen=True):
@@ -132,10 +133,8 @@ class Considered(Struct, frozen=True):
         soaks = any(it.gate == "soak" and it.decision is Decision.WAIT for it in self.gates)
         if self.before or self.gone or not (soaks and self.moves):
             return ""
-        return (
-            "No cluster follows the channel yet: to go on at once, write `after: 0h` into its `promote` until it has "
-            "its first digest."
-        )
+        way = "give `--after 0h`" if self.promotion.asked else "write `after: 0h` into its `promote`"
+        return f"No cluster follows the channel yet: to go on at once, {way} until it has its first digest."
 
     @property
     def sentence(self) -> str:

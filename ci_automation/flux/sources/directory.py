@@ -56,8 +56,9 @@ class FileTooLarge(ReleaseSourceError):
 class DirectorySource:
     """Releases in a directory, read when they are needed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, named_by: str = "") -> None:
         self._path = path
+        self._named_by = named_by  # as the end of a message that it is not there
 
     def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
         """Return all releases, newest version first; see `ReleaseSource`."""
@@ -87,7 +88,7 @@ class DirectorySource:
     def _read_json(self, name: str) -> bytes:
         data = self._read(self._path / name, MAX_JSON_BYTES)
         if data is None:
-            raise UnreadableDirectory(self._path / name, "it is not there")
+            raise UnreadableDirectory(self._path / name, f"it is not there{self._named_by}")
         return data
 
     def _read(self, path: Path, limit: int) -> bytes | None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import json
+from typing import TYPE_CHECKING
 
 import click
 import pytest
 
 from ci_automation.cli import run
 from ci_automation.errors import Conflict, Error
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CASES = {
     "ours": (Conflict("it moved"), 12, "conflict", "it moved"),
@@ -76,3 +80,33 @@ def test_no_option_is_suggested_that_the_help_does_not_show(wrong: str, capsys: 
 def test_a_near_option_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", "a", "--releas"]) == 2
     assert "--releases" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["history", "plan"])
+def test_a_command_without_an_artifact_is_told_which_the_configuration_has(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run([command]) == 2
+    assert "hint: See `flux-manifests" in capsys.readouterr().err
+    (tmp_path / ".github").mkdir()
+    text = "version: 1\nartifacts: [{name: staging, url: 'layout:x:staging'}, {name: stable, url: 'layout:x:stable'}]"
+    (tmp_path / ".github/flux-manifests.yaml").write_text(text)
+    assert run([command]) == 2
+    assert "hint: The configuration has staging, stable. See `flux-manifests" in capsys.readouterr().err
+
+
+def test_releases_that_a_variable_names_are_told_with_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLUX_RELEASES", "elsewhere")
+    render = ["render", "--flux-version", "v2.9.4"]
+    assert run(render) != 0
+    assert "releases.json: it is not there (from $FLUX_RELEASES)" in capsys.readouterr().err
+    (tmp_path / "own.yaml").write_text("version: 1\nsource: dir:../releases\nartifacts: [{name: a, url: 'layout:x:a'}]")
+    assert run([*render, "--config", "own.yaml"]) != 0
+    assert "it is not there (from $FLUX_RELEASES, which replaces `source`)" in capsys.readouterr().err
+    monkeypatch.delenv("FLUX_RELEASES")
+    assert run([*render, "--releases", "elsewhere"]) != 0
+    assert "FLUX_RELEASES" not in capsys.readouterr().err
