@@ -38,8 +38,8 @@ class GitAppliesFolder(PolicyRefused):
     """Flux goes on applying the folder from Git, where no signature counts."""
 
     hint = (
-        "Set `prune: false` in gotk-sync.yaml first, then run this with --still-in-git. It prints the steps that "
-        "follow, which take the folder out of Git's reach. docs/guides/migration.md explains them."
+        "Run this with --still-in-git: it publishes the artifact, and prints the steps that take the folder out of "
+        "Git's reach. docs/guides/migration.md explains them."
     )
 
     def __init__(self, folder: str, names: Sequence[str]) -> None:

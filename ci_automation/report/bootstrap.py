@@ -152,7 +152,7 @@ def migration_steps(folder: str, git: Sequence[str], objects: str, *, keep_sync:
     ready = "kubectl -n flux-system wait ocirepository,kustomization flux-manifests --for=condition=Ready"
     steps = [f"Apply the objects below to each cluster, and wait until both are ready:\n     {ready}"]
     if git:
-        without = f"In Git, set `prune: false` in gotk-sync.yaml, and wait until clusters have applied that: {names}."
+        without = f"In Git, gotk-sync.yaml needs `prune: false`, and clusters have to have applied that: {names}."
         rest = f"Delete {folder} in Git"
         if not keep_sync:
             rest = f"In Git, leave only gotk-sync.yaml in {folder}, with a kustomization.yaml that lists nothing else"

@@ -37,7 +37,8 @@ def bootstrapped(desk: Desk) -> Desk:
 def test_version_and_options_are_recovered_and_everything_else_is_the_overlay(bootstrapped: Desk) -> None:
     ran = bootstrapped.ok(*FROM, "--still-in-git")
     assert "Flux v2.99.4" in ran.out
-    assert "1. In Git, set `prune: false` in gotk-sync.yaml" in ran.out
+    assert "1. In Git, gotk-sync.yaml needs `prune: false`, and clusters have to have applied that: " in ran.out
+    assert "flux-system/flux-system (path ./clusters/production, prune: true)." in ran.out
     assert "`sync-manifests` prints the objects" in ran.out
     bootstrapped.ok("pull", CHANNEL, "out", *TRUSTED)
     out, there = bootstrapped.folder / "out", bootstrapped.folder / FOLDER
@@ -58,7 +59,10 @@ def test_the_sync_objects_are_kept_as_told(bootstrapped: Desk) -> None:
 def test_nothing_is_published_while_git_applies_the_folder(bootstrapped: Desk) -> None:
     ran = bootstrapped.run(*FROM)
     assert (ran.code, "Git applies this unsigned" in ran.err) == (11, True)
-    assert "flux-system/flux-system (path ./clusters/production) applies clusters/production/flux-system" in ran.err
+    assert (
+        "flux-system/flux-system (path ./clusters/production, prune: true) applies clusters/production/flux-system"
+        in ran.err
+    )
     assert not (bootstrapped.folder / "registry").exists()
     bootstrapped.write(f"{FOLDER}/gotk-sync.yaml", SYNC.replace("./clusters/production", "./apps"))
     assert "1. Apply the objects below" in bootstrapped.ok(*FROM).out

@@ -76,10 +76,10 @@ def covering(tree: Tree, folder: str | None) -> tuple[str, ...]:
         if mapping(spec.get("sourceRef")).get("kind") == "OCIRepository":
             continue
         path = posixpath.normpath(f"/{text(spec.get('path'))}").lstrip("/")
-        inside = folder is None or _is_below(folder, path) or _is_below(path, folder)
-        if inside:
-            metadata = mapping(value.get("metadata"))
-            found.append(f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))} (path ./{path})")
+        if folder is None or _is_below(folder, path) or _is_below(path, folder):
+            named = mapping(value.get("metadata"))
+            name = f"{text(named.get('namespace'))}/{text(named.get('name'))}"
+            found.append(f"{name} (path ./{path}, prune: {str(spec.get('prune') is not False).lower()})")
     return tuple(found)
 
 

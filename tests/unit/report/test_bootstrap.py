@@ -113,14 +113,14 @@ def test_secrets_are_made_after_the_namespace(root: str | None, expected: list[s
 
 
 FOLDER = "clusters/production/flux-system"
-GIT = ("flux-system/flux-system (path ./clusters/production)",)
+GIT = ("flux-system/flux-system (path ./clusters/production, prune: true)",)
 
 
 @pytest.mark.parametrize("keep_sync", [False, True])
 def test_pruning_stops_before_the_folder_leaves_git_and_starts_again_after_it(keep_sync: bool) -> None:
     told = migration_steps(FOLDER, GIT, "---\nkind: OCIRepository\n", keep_sync=keep_sync)
     order = [
-        "1. In Git, set `prune: false`",
+        "1. In Git, gotk-sync.yaml needs `prune: false`",
         "2. Apply the objects below",
         f"3. {'Delete' if keep_sync else 'In Git, leave'}",
     ]
