@@ -113,12 +113,11 @@ def plain_secrets(tree: Tree, *, lenient: bool = False) -> tuple[str, ...]:
     found: set[str] = set()
     for file in tree.files:
         try:
-            found |= {*_plain_by(file, tree)}
+            found.update(_plain_by(file, tree))  # what it yields before an error counts
         except UnfitBootstrap:
             if not lenient:
                 raise
-            # PowerShell writes UTF-16, which kustomize reads.
-            found |= {file.path} if b"Secret" in file.content.replace(b"\0", b"") else set()
+            found |= {file.path} if b"Secret" in file.content.replace(b"\0", b"") else set()  # or UTF-16
     return tuple(sorted(found))
 
 
@@ -168,7 +167,7 @@ def _selects_secrets(target: Mapping[str, Any], tree: Tree) -> bool | None:
     kind = text(target.get("kind"))
     if "Secret" in kind or not target or kind.isalnum():
         return "Secret" in kind
-    return None if any(b"secret" in file.content.lower() for file in tree.files) else False
+    return None if any(b"secret" in file.content.replace(b"\0", b"").lower() for file in tree.files) else False
 
 
 def _patches_plainly(value: object, *, certain: bool) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -190,13 +191,13 @@ def listed_at(value: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def text_of(data: bytes) -> str:
-    """Return the text of a file.
+    """Return the text of a file: UTF-8, or UTF-16 as PowerShell writes it, which kustomize reads as well.
 
     Raises:
-        Unreadable: it is not UTF-8.
+        Unreadable: it is neither.
     """
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-16" if data[:2] in {BOM_UTF16_LE, BOM_UTF16_BE} else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable("it is not UTF-8 text", data.count(b"\n", 0, error.start) + 1) from None
 

@@ -202,8 +202,36 @@ class TestSecrets:
         json = "kind: PatchJson6902Transformer\ntarget: {kind: Secret}\njsonOp: '[{op: add, path: /data, value: {}}]'\n"
         assert plain_secrets(folder("transformers: [t.yaml]\n", t_DOT_yaml=json)) == ("t.yaml",)
 
-    def test_one_in_utf_16_is_found(self) -> None:
-        files = (TreeFile("a.yaml", "kind: Secret\nstringData: {a: b}\n".encode("utf-16")),)
+    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+    @pytest.mark.parametrize(
+        ("files", "found"),
+        [
+            ({"a.yaml": "kind: Secret\nstringData: {a: b}\n"}, "a.yaml"),
+            ({"a": "kind: Secret\nstringData: {a: b}\n"}, "a"),
+            ({"kustomization.yaml": "secretGenerator: [{name: a, literals: [b=c]}]\n"}, "kustomization.yaml"),
+            (
+                {
+                    "a.yaml": "kind: Secret\n",
+                    "kustomization.yaml": "patches: [{path: p.yaml, target: {name: a}}]\n",
+                    "p.yaml": "[{op: add, path: /stringData, value: {a: b}}]\n",
+                },
+                "p.yaml",
+            ),
+        ],
+    )
+    def test_one_in_utf_16_is_found(self, files: dict[str, str], found: str, encoding: str) -> None:
+        """PowerShell writes it, and kustomize reads it."""
+        written = (
+            TreeFile(name, (text if encoding == "utf-16" else f"\ufeff{text}").encode(encoding))
+            for name, text in sorted(files.items())
+        )
+        assert plain_secrets(Tree((*written,))) == (found,)
+
+    def test_a_file_that_cannot_be_read_hides_no_other(self) -> None:
+        made = "secretGenerator: [{name: a, literals: [b=c]}]\npatches: [{path: p.txt, target: {kind: Secret}}]\n"
+        held = folder(made.replace("kind: Secret", "name: secret"), p_DOT_txt="[")
+        assert plain_secrets(held, lenient=True) == ("kustomization.yaml",)
+        files = (TreeFile("a.yaml", "kind: Secret".encode("utf-16-le")), TreeFile("b.yaml", b"\xff\xfe\0"))
         assert plain_secrets(Tree(files), lenient=True) == ("a.yaml",)
 
     def test_literals_are_plain_whatever_is_beside_them(self) -> None:
