@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +42,20 @@ class Strong(str):
     """Words that Markdown shows in bold."""
 
     __slots__ = ()
+
+
+class Reasons(str):
+    """Reasons as one cell, which a log has on a line each if it is long: one can have a semicolon of its own."""
+
+    __slots__ = ("each",)
+    each: tuple[str, ...]
+
+    def __new__(cls, each: Sequence[str]) -> Self:
+        """Return the cell with these reasons."""
+        plain = tuple(map(plain_line, each))
+        cell = super().__new__(cls, "; ".join(plain))
+        cell.each = plain
+        return cell
 
 
 Words = str | tuple[str, ...]
@@ -89,7 +103,8 @@ class Table(Struct, frozen=True):
         or a log, no sentence is folded, and a long cell is folded between its reasons. `shown` colours what is printed
         of a cell, given the cell.
         """
-        table = Table(self.head, tuple(tuple(map(plain_line, row)) for row in self.rows))
+        plain = (tuple(it if isinstance(it, Reasons) else plain_line(it) for it in row) for row in self.rows)
+        table = Table(self.head, tuple(plain))
         if (widths := table.widths(width)) is None:
             return "\n".join(self._paragraph(row, width or 0, shown) for row in table.rows)
         lines = []
@@ -154,7 +169,8 @@ def _words(text: str) -> list[str]:
 
 def _reasons(cell: str) -> list[str]:
     """Return the lines of a cell where no terminal is: one for each reason if it is long, so that none is cut."""
-    return [cell] if len(cell) <= _REASONS else re.split("(?<=;) ", cell)
+    each = cell.each if isinstance(cell, Reasons) and len(cell) > _REASONS else (cell,)
+    return [*(f"{it};" for it in each[:-1]), *each[-1:]]
 
 
 def wrapped(text: str, width: int, hanging: int = 0) -> list[str]:
@@ -280,15 +296,3 @@ def on_terminal(blocks: Iterable[Block], indent: str = "") -> Iterator[Part]:
                 yield from (MarkedLine(f"{indent}{it}", to_copy=True) for it in block.text.splitlines())
             case _:
                 yield replace(block, text=f"{indent}{block.text}")
-
-
-def ranked(parts: Iterable[Part]) -> Iterator[tuple[int, int, MarkedLine]]:
-    """Yield how soon each line is folded away (0: never), its place, and it; a title stays as long as a row of it."""
-    lines = [part for part in parts if isinstance(part, MarkedLine)]
-    ranks: list[int] = []
-    row = 0
-    for line in lines:
-        own = 0 if line.mark in KEPT else 2 if line.mark == "advice" else 1
-        row = row if line.text.startswith("    ") else own
-        ranks.append(max(own, row))
-    yield from zip((min(ranks), *ranks[1:]), range(len(ranks)), lines, strict=True) if ranks else ()

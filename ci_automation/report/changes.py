@@ -30,12 +30,11 @@ from ci_automation.report.blocks import (
     cut,
     more,
     on_terminal,
-    ranked,
     shortened,
 )
 from ci_automation.report.findings import CRD, GRAVE, Findings, acknowledging, meaning, named_together, told_together
 from ci_automation.report.rights import rights_blocks
-from ci_automation.report.text import step_title
+from ci_automation.report.text import ranked, step_title
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision
-from ci_automation.report.blocks import Code, MarkedLine, Table, shortened
+from ci_automation.report.blocks import KEPT, Code, MarkedLine, Reasons, Table, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.version import Version
     from ci_automation.policy.plan import Plan, PlannedStep
+    from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
 
 _MAX_WHY = 57  # same, of a step that needs approval, which is told in full below
@@ -126,8 +127,8 @@ def plan_table(
             word = "published" if number >= start else "already published"
         approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
         told = _without_upstream(step)
-        why = _why(told) if cut else "; ".join(told.reasons)
-        rows.append((word, step, approved + unread + why))
+        first, *rest = (_why(told),) if cut else told.reasons or ("",)
+        rows.append((word, step, Reasons((approved + unread + first, *rest))))
     places = [("before" if done else "now", plan.current_version, plan.current)]
     return steps_table(places, rows, plan, every=every)
 
@@ -147,7 +148,7 @@ def steps_table(
     rows = [(word, str(version), digest(at), "") for word, version, at in places]
     rows += [(word, str(step.new_version), digest(step.target), why) for word, step, why in steps]
     passed = passed_over_rows(plan) if plan else ()
-    rows += [(_LEFT[decision], versions, "", "; ".join(reasons)) for decision, versions, reasons in passed]
+    rows += [(_LEFT[decision], versions, "", Reasons(reasons)) for decision, versions, reasons in passed]
     return Table(("", "version", "digest", "why"), tuple(rows))
 
 
@@ -208,3 +209,15 @@ def approval_commands(
         do = ("flux-manifests", "apply", plan_file or "plan.json", *approved, *applying)
         lines += [*before, shlex.join(do)]
     return "\n".join(lines)
+
+
+def ranked(parts: Iterable[Part]) -> Iterator[tuple[int, int, MarkedLine]]:
+    """Yield how soon each line is folded away (0: never), its place, and it; a title stays as long as a row of it."""
+    lines = [part for part in parts if isinstance(part, MarkedLine)]
+    ranks: list[int] = []
+    row = 0
+    for line in lines:
+        own = 0 if line.mark in KEPT else 2 if line.mark == "advice" else 1
+        row = row if line.text.startswith("    ") else own
+        ranks.append(max(own, row))
+    yield from zip((min(ranks), *ranks[1:]), range(len(ranks)), lines, strict=True) if ranks else ()

@@ -15,7 +15,7 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
-from ci_automation.report.blocks import MarkedLine, Table, plain_line, plain_text, shortened
+from ci_automation.report.blocks import MarkedLine, Reasons, Table, plain_line, plain_text, shortened
 from ci_automation.report.text import approval_commands, headline, plan_table
 
 OLD, NEW = Version.parse("v2.8.5"), Version.parse("v2.8.8")
@@ -64,11 +64,10 @@ class TestTable:
 
     def test_in_a_log_a_long_cell_has_a_line_for_each_reason_and_none_is_cut_or_folded(self) -> None:
         first, second = f"{'long ' * 30}reason", "a short one; which is the last"
-        assert Table(("", "why"), (("waiting", f"{first}; {second}"), ("now", second))).to_text().splitlines() == [
+        assert Table(("", "why"), (("waiting", Reasons((first, second))), ("now", second))).to_text().splitlines() == [
             "         why",
             f"waiting  {first};",
-            "         a short one;",
-            "         which is the last",
+            f"         {second}",
             f"now      {second}",
         ]
 
