@@ -181,7 +181,8 @@ def main_reasons(step: PlannedStep) -> tuple[str, ...]:
 
     What lets a step through is told whole: nothing else says what a person has allowed.
     """
-    told = tuple(map(shortened, step.reasons))
+    allowed = {gate.reason for gate in step.gates if gate.allowed}
+    told = tuple(it if it in allowed else shortened(it) for it in step.reasons)
     if step.decision is Decision.AUTO or len(told) <= _FEW:
         return told
     return told[0], f"and {len(told) - 1} more reasons"

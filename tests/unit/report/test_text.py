@@ -228,6 +228,8 @@ class TestPlanTable:
         assert table.rows[1][3] == f"{long[:160]}; {long[:159].rstrip()}…; short"
         assert plan_table(plan(replace(step(), reasons=reasons)), 0).rows[1][3] == "; ".join(reasons)
         assert table.rows[2][3] == long
+        allowed = replace(step(), reasons=(long,), gates=(Verdict("edits", Decision.AUTO, long, "", allowed=True),))
+        assert plan_table(plan(allowed), 0, cut=True).rows[1][3] == long
 
     def test_what_is_cut_ends_with_a_whole_word(self) -> None:
         assert [shortened(text, 12) for text in ("one two, three", "one two three", "a" * 13, "short")] == [
