@@ -52,7 +52,7 @@ def made(kind: type[Any]) -> Any:
 
 
 def test_all_that_hide_are_found() -> None:
-    assert len(HIDING) >= 27
+    assert len(HIDING) >= 26
     assert set(below(Hiding)) >= set(HIDING)
 
 

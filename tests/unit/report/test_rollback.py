@@ -124,6 +124,11 @@ def test_where_the_channel_is_already_only_the_hold_is_told() -> None:
     assert (there.is_there, there.decision, there.breaks) == (True, Decision.AUTO, ())
 
 
+def test_where_somebody_else_moved_the_channel_there_it_says_how_to_go_on() -> None:
+    shown = text(replace(SHOWN, base=TARGET, base_version=OLD, problem="it came back from v2.9.4"))
+    assert "Updates stop at it: it came back from v2.9.4\nTo go on from there, adopt it with `update --adopt`." in shown
+
+
 def test_a_hold_whose_date_has_passed_is_said_to_have_ended() -> None:
     said = text(replace(SHOWN, hold=Hold(NEW, BASE, AT, AT)))
     assert said.endswith("The hold on v2.9.4 ended on 2026-11-21 00:00 UTC: runs may publish it again.")
