@@ -157,7 +157,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     placed = in_place(observed, version, ports, intent, approved=observed.digest in approved)
     doing = _Doing(approved, ports.later_than(placed.last), intent)
     steps = doing.rendered(placed, plan.going(path).steps[len(path) :])
-    _refuse_used(plan, placed, [rendered.step.target for rendered, _ in steps], ports)
+    _refuse_used(plan, placed, [rendered.step.target for rendered, _ in steps], ports, begun=bool(path))
     owed = Owed(path[-1].base, partial(doing.again, path[-1])) if path else None  # by an earlier run of this plan
     adopted = carry_out(placed, steps, ports, intent, owed)
     done = {rendered.step.target for rendered, _ in steps} | {step.target for step in path}
@@ -165,21 +165,24 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     return Outcome(gone, len(done), str(placed.trust), len(path), healed=adopted)
 
 
-def _refuse_used(plan: Plan, placed: Placed, targets: Sequence[Digest], ports: Ports) -> None:
+def _refuse_used(plan: Plan, placed: Placed, targets: Sequence[Digest], ports: Ports, *, begun: bool) -> None:
     """Check that the channel was at none of these targets since the plan was made, and has not come back.
 
-    Where no record led to the plan's base, one of a target may be older than the plan; a rollback still tells.
+    Where no record led to the plan's base, one of a target may be older than the plan; a rollback still tells. Where
+    the plan was begun, or the record of its base was made up for since, the channel came once to what it has.
 
     Raises:
         PlanUsed: it was, or has.
     """
     if not targets:
         return
-    ledger = ports.ledger(plan.artifact)
-    moves = [*(it.at for it in ledger.records(placed.digest)[1:]), *(it.since for it in ledger.holds(placed.digest))]
+    ledger, since = ports.ledger(plan.artifact), plan.since or _LONG_AGO
+    here = ledger.records(placed.digest)
+    came = [record.at for record in here if record.at > since]
+    moves = [*came[1 if begun or len(came) == len(here) else 0 :], *(it.since for it in ledger.holds(placed.digest))]
     if plan.since is not None:
         moves += [record.at for target in targets for record in ledger.records(target)]
-    if any(at > (plan.since or _LONG_AGO) for at in moves):
+    if any(at > since for at in moves):
         raise PlanUsed(plan, placed.digest)
 
 

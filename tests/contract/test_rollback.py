@@ -745,6 +745,19 @@ class TestLifting:
         anew = make_plan(CHANNEL, world.ports(), intent()).plan
         assert apply(anew, [anew.steps[-1].target], world.ports(), intent()).digest == anew.steps[-1].target
 
+    def test_a_plan_that_was_begun_goes_on_from_where_the_channel_was_before(self, world: World) -> None:
+        back(world, str(OLD))
+        lift(CHANNEL, "", world.ports(), intent())
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        first, last = (step.target for step in plan.steps)
+        apply(plan, [first], world.ports(), intent())
+        assert at(world) == first
+        assert apply(plan, [first, last], world.ports(), intent()).digest == last
+        roll_back(propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent()), world.ports(), intent())
+        lift(CHANNEL, "", world.ports(), intent())
+        with pytest.raises(PlanUsed):
+            apply(plan, [first, last], world.ports(), intent())
+
     def test_one_of_two_is_lifted_by_the_digest_of_its_statement(self, world: World) -> None:
         back(world, reason="webhooks time out")
         back(world, str(OLD), reason="leaks memory")
