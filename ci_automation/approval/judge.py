@@ -153,7 +153,7 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
     """Return which request asked again after a merge, and is open, or was closed by somebody and not by this program.
 
     The open one means that the file lost the entry since, and has it back without a word of anybody's, or that the
-    merge did not count once; a no to that is not overruled by the merge before.
+    merge did not count once; a no to that is not overruled by the merge before, whatever people made of its page.
     """
     request = entry.request
     again = snapshot.open_pull
@@ -163,7 +163,9 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
     for later in snapshot.own_pulls:
         asked = [mark for mark in find_marks(later.body) if mark.state is not MarkState.WITHDRAWN]
         closed = later.number > pull.number and later.state is PullState.CLOSED
-        if closed and same in {(mark.base, mark.target, mark.of) for mark in asked}:
+        if closed and (
+            not later.is_written_by(snapshot.viewer) or same in {(it.base, it.target, it.of) for it in asked}
+        ):
             return f"was merged before pull request {later.number} asked again, which somebody closed"
     return ""
 

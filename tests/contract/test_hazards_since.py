@@ -138,6 +138,24 @@ def test_a_no_to_what_is_asked_anew_is_not_overruled_by_the_merge_before(fleet: 
     assert fleet.run().outputs["changed"] == "true"
 
 
+@pytest.mark.parametrize("page", ["nothing", "<!-- flux-manifests withdrawn "])
+def test_a_no_is_not_undone_by_an_edit_of_its_page(fleet: Scene, known: list[Hazard], page: str) -> None:
+    fleet.run()
+    merge(fleet)
+    known[:] = [A]
+    fleet.run()
+    (pull,) = pulls(fleet)
+    fleet.fleet.close(pull.number, "ben")
+    body = pull.body.replace("<!-- flux-manifests asked ", page) if page.startswith("<!--") else page
+    fleet.fleet.edit(pull.number, "ben", body=body)
+    known.clear()
+    ran = fleet.run()
+    assert ran.outputs["changed"] == "false", ran
+    assert f"before pull request {pull.number} asked again, which somebody closed" in ran.said("warning")[0]
+    merge(fleet)  # of the request that asks once more
+    assert fleet.run().outputs["changed"] == "true"
+
+
 def test_while_it_is_asked_anew_the_old_merge_stays_void(fleet: Scene, known: list[Hazard]) -> None:
     fleet.run()
     merge(fleet)
