@@ -91,7 +91,7 @@ def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | Non
     first, then = looked_into(before, after, kustomize, effort)
     known = {each.folder: each for each in before}
     differing = _differing(old, new, components) if before else Tree(())
-    hazards = [*_unreached(new, before, after, components, effort)] if folders(new) else []
+    hazards = [*_unreached(old, new, before, after, components, effort)] if folders(new) else []
     changes: dict[str, Change] = {}
     is_step = bool(before) and old.by_path.get(components) != new.by_path.get(components)
     unbuilt = f"cannot be built{' with the new components' if is_step else ''}"
@@ -225,7 +225,12 @@ def _left_out(
 
 
 def _unreached(
-    new: Tree, before: Sequence[AppliedFolder], after: Sequence[AppliedFolder], components: str, effort: Effort
+    old: Tree,
+    new: Tree,
+    before: Sequence[AppliedFolder],
+    after: Sequence[AppliedFolder],
+    components: str,
+    effort: Effort,
 ) -> Iterator[Hazard]:
     """Yield a hazard where the components file is in the artifact, and clusters may not get it.
 
@@ -233,7 +238,7 @@ def _unreached(
     """
     if any(map(_is_usual, after)):
         return
-    certainty = Certainty.POSSIBLE if before and not any(map(_is_usual, before)) else Certainty.CERTAIN
+    certainty = Certainty.POSSIBLE if old.files and not any(map(_is_usual, before)) else Certainty.CERTAIN
     broken = False
     for folder in folders(new):
         try:
