@@ -225,14 +225,19 @@ def change_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
 
 
 def _cut_changes(entries: Sequence[Bullet], of: Sequence[Sequence[Change]], detail: Detail) -> Iterator[Bullet]:
-    """Yield as many changes as there is room for, of each class one before the others; a terminal shows some always."""
+    """Yield as many changes as there is room for, of each class one before the others.
+
+    A terminal always shows what is dangerous or refused; of what only asks one of each class, and counts the others.
+    """
     first = {row[0].belongs_to: number for number, row in reversed([*enumerate(of)])}.values()
-    kept = {at for at, entry in enumerate(entries) if detail.hint and entry.mark in KEPT}
-    order = sorted(range(len(of)), key=lambda number: (number not in kept, number not in first))
-    most = max(detail.changes, len(kept))
-    yield from (entries[number] for number in sorted(order[:most]))
-    if left := Counter(it.belongs_to for number in sorted(order[most:]) for it in of[number]):
-        yield Bullet(f"and {', '.join(f'{number} more {name}' for name, number in left.items())}{detail.hint}")
+    marked = {at: entry.mark for at, entry in enumerate(entries) if detail.hint and entry.mark in KEPT}
+    counted = {at for at, mark in marked.items() if mark == Decision.APPROVAL and at not in first}
+    order = sorted({*range(len(of))} - counted, key=lambda at: (at not in marked, at not in first))
+    shown = sorted(order[: max(detail.changes, len(marked) - len(counted))])
+    yield from (entries[at] for at in shown)
+    if left := Counter(it.belongs_to for at, row in enumerate(of) if at not in shown for it in row):
+        told = f"and {', '.join(f'{number} more {name}' for name, number in left.items())}{detail.hint}"
+        yield Bullet(told, str(Decision.APPROVAL) if counted else "")
 
 
 def _change(row: Sequence[Change], taken: Taken, detail: Detail) -> Bullet:

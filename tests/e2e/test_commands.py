@@ -296,7 +296,7 @@ class TestConfiguration:
         parts = ran.out.split("\n\n")
         names = [part.splitlines()[0].split()[0] for part in (part.strip() for part in parts) if part]
         assert [name for name in names if name in {"production", "broken", "edge"}] == ["production", "broken", "edge"]
-        assert "error: layout:nowhere:production was not found" in ran.out
+        assert "broken (layout:nowhere:production): nothing yet; `init broken` publishes its first artifact" in ran.out
         assert "(exit 20, code not-found)" in ran.out
         assert "the artifact is paused in the configuration" in ran.out
 

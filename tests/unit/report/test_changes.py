@@ -629,7 +629,10 @@ def test_what_is_dangerous_or_asks_is_whole_on_every_terminal(
     gates += (Verdict("soak", next(ways), f"it {'waits long ' * 30}"),)
     found = Findings(changes, hazards, gates=gates)
     stops = {"approval", "refused"}
-    wanted = [meaning(it) for it in changes if it.severity is DANGER or found.taken().change(it) in stops]
+    wanted = [meaning(it) for it in changes if it.severity is DANGER or found.taken().change(it) == "refused"]
+    wanted += [
+        it.belongs_to for it in changes if found.taken().change(it) == "approval"
+    ]  # one of each, or their number
     kinds = [it for it in found.hazards_by_kind() if found.taken().hazard(it[0]) in stops | {"certain"}]
     wanted += [told_together(kind) for kind in kinds]
     wanted += [gates[-1].reason.strip() for _ in gates if gates[-1].decision in stops]
