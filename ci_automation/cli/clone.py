@@ -97,7 +97,7 @@ def bootstrapped_folders(top: Path) -> list[str]:
     """Return the folders of the clone that `flux bootstrap` made."""
     from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC
 
-    listed = git(top, "ls-files", "-z", "--", f"*{SYNC}", f"*{COMPONENTS}").split("\0")
+    listed = git(top, "ls-files", "-z", "-c", "-o", "--", f"*{SYNC}", f"*{COMPONENTS}").split("\0")
     there = [PurePosixPath(it) for it in listed if (top / it).is_file()]
     folders = {name: {str(it.parent) for it in there if it.name == name} for name in (SYNC, COMPONENTS)}
     return sorted(folders[SYNC] & folders[COMPONENTS])

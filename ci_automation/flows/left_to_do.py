@@ -33,6 +33,11 @@ def left_to_do(
     run = f"Run workflow at {at}/actions/workflows/flux.yaml"
     if declined:
         yield f"Bring the differences above into {', '.join(declined)}: the rest of this list needs them."
+    action = f"{answers.place.server}/{answers.action.partition('@')[0]}"
+    yield (
+        f"See that {action} has this project with its whole history. If it is private, let your repositories use it: "
+        f"{action}/settings/actions, Access."
+    )
     files = f"Commit the files, and bring them to {answers.place.branch}."
     yield files if answers.keyless else f"{files} Add the public half of the key as {PUBLIC_KEY}."
     yield from _settings(answers, at)

@@ -156,6 +156,7 @@ def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.C
     left = capsys.readouterr().out.partition("Left to do:\n")[2].splitlines()
     clicks = (
         *(
+            "github.com/platform/ci-automation has this project",
             "Commit",
             "Tick",
             "Make the environment flux-manifests ",
@@ -168,7 +169,7 @@ def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.C
     )
     assert len(left) == len(clicks)
     assert all(click in line for click, line in zip(clicks, left, strict=True))
-    assert "command promote, artifact production" in left[6]
+    assert "command promote, artifact production" in left[7]
     written = files(clone)
     assert "overlay: clusters/flux-system\n" in written[".github/flux-manifests.yaml"]
     for name, tag in (("staging", "staging"), ("stable", "stable")):
@@ -202,7 +203,7 @@ def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
 ) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: tags)
     assert run(["setup", "staging", "production", "stable", *ACTION]) == 0
-    left = capsys.readouterr().out.partition("Left to do:\n")[2].splitlines()[4:]
+    left = capsys.readouterr().out.partition("Left to do:\n")[2].splitlines()[5:]
     at = "github.com/acme-corp/fleet.infra/actions/workflows/flux.yaml"
     wanted = [ADOPT.format(it.removeprefix("adopt "), at) if it.startswith("adopt ") else it for it in clicks]
     assert [click for click, line in zip(wanted, left, strict=False) if click not in line] == []
@@ -399,20 +400,23 @@ def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(
     assert "overlay: flux/stable" in files(clone)[".github/flux-manifests.yaml"]
 
 
-@pytest.mark.parametrize("there", ["file", "nothing", "link to nothing", "link without end"])
+@pytest.mark.parametrize(
+    "there", ["file", "file that Git does not have yet", "nothing", "link to nothing", "link without end"]
+)
 def test_what_flux_bootstrap_made_is_found_whatever_its_folder_is_called(
     clone: Path, there: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (sync := clone / "clusters/größe/gotk-sync.yaml").parent.mkdir(parents=True)
     for path in (sync, sync.with_name("gotk-components.yaml")):
         path.write_text("")
-    subprocess.run(["git", "-C", str(clone), "add", "."], check=True)
-    if there != "file":
+    if "Git" not in there:
+        subprocess.run(["git", "-C", str(clone), "add", "."], check=True)
+    if not (is_there := there.startswith("file")):
         sync.unlink()
     if there.startswith("link"):
         sync.symlink_to("/dev/zero" if there == "link without end" else "nothing")
     assert run(["setup", CHANNEL, *ACTION]) == 0
-    assert ("clusters/größe is what `flux bootstrap` made" in capsys.readouterr().out) is (there == "file")
+    assert ("clusters/größe is what `flux bootstrap` made" in capsys.readouterr().out) is is_there
 
 
 def test_a_workflow_without_end_is_told(
