@@ -264,8 +264,16 @@ def _parts() -> dict[str, Schema]:
     return parts
 
 
+class _Named(click.Choice[str]):
+    """A choice that takes what stands in `schema` of an output too, such as flux-manifests.results/v1."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name of a form."""
+        return super().convert(value.removeprefix("flux-manifests.").removesuffix("/v1"), param, ctx)
+
+
 @click.command("schema")
-@click.argument("name", type=click.Choice(list(FORMS)))
+@click.argument("name", type=_Named(list(FORMS)))
 def schema_command(name: str) -> None:
     """Print the JSON schema of an output, by the name that it has in `schema`.
 

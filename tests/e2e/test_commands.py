@@ -331,6 +331,7 @@ class TestConfiguration:
             "artifacts": ["production", "broken", "edge"],
         }
         assert desk.ok("config", "schema").json["$schema"].startswith("https://json-schema.org/")
+        assert desk.ok("schema", "flux-manifests.results/v1").json == desk.ok("schema", "results").json
 
 
 def test_content_of_a_checkout_is_a_step_that_a_person_chooses(desk: Desk) -> None:
