@@ -76,10 +76,9 @@ COMMANDS = {name: sentence for part in _PARTS.values() for name, sentence in par
 _MODULES = {
     **dict.fromkeys(("check", "plan", "update", "apply"), "cli.steps"),
     **dict.fromkeys(("attach", "discover", "provenance", "sbom"), "cli.attachments"),
-    **dict.fromkeys(("sync-manifests", "bootstrap-manifests", "public-key"), "cli.bootstrap"),
+    **dict.fromkeys(("sync-manifests", "bootstrap-manifests"), "cli.bootstrap"),
     "push": "cli.init",
     "pull": "cli.verify",
-    "render": "cli.diff",
     "action": "action.main",
 }
 COMPLETE = "_FLUX_MANIFESTS_COMPLETE"  # the variable in which that script says what a shell asks for
@@ -121,8 +120,9 @@ class Commands(click.Group):
         """Return one command; a broken import is not hidden as an unknown command."""
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"ci_automation.{_MODULES.get(name, f'cli.{name}')}")
-        command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
+        own = name.replace("-", "_")
+        module = importlib.import_module(f"ci_automation.{_MODULES.get(name, f'cli.{own}')}")
+        command: click.Command = getattr(module, f"{own}_command")
         return command
 
     def resolve_command(

@@ -1,4 +1,4 @@
-"""The commands about releases and artifacts side by side: `diff`, and `render`, which prints what one release has."""
+"""The command `diff`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ from ci_automation.cli.wiring import reading, reading_files
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_file, of_folder, of_release
-from ci_automation.flows.rendering import render_release
 from ci_automation.flux.options import Options
-from ci_automation.flux.proof import Proof
 from ci_automation.flux.release import read_version
-from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty
-from ci_automation.report.blocks import Bullet, Code, Detail, MarkedLine, on_terminal, plain_text
+from ci_automation.report.blocks import Bullet, Code, Detail, MarkedLine, on_terminal
 from ci_automation.report.changes import sections, text_parts
 from ci_automation.report.markdown import to_markdown, words_markdown
 
@@ -172,29 +169,3 @@ def _to_json(found: Difference) -> dict[str, Any]:
 
 def _side_json(side: Side) -> dict[str, Any]:
     return {"name": side.name, "digest": str(side.digest) if side.digest else None, "remark": side.remark}
-
-
-@click.command("render", cls=HeadedCommand, as_in={})
-@click.option("--flux-version", "--version", required=True, metavar="VERSION", help="the release, for example v2.9.4")
-@takes("releases", *COMMON, install_flags=True)
-def render_command(flux_version: str, given: Arguments) -> None:
-    """Print what `flux install --export` of a release prints.
-
-    The flags are those of `flux install`. No flux binary and no cluster is needed.
-
-    \b
-    flux-manifests render --flux-version v2.9.4 --components-extra source-watcher > gotk-components.yaml
-    """
-    wanted = Options().with_flags(given.flags)
-    version = Version.parse(flux_version)
-    config = configuration(given)
-    say = progress(verbose=given.verbose, text=given.output == "text")
-    made = render_release(version, wanted, release_ports(given, config, say))
-    if made.proof is Proof.NONE:
-        why = plain_text(f"nothing proves that {version} is rendered as Flux itself does: {made.detail}")
-        click.echo(f"warning: {why}", err=True)
-    if given.output == "json":
-        value = {"version": str(version), "options": wanted.differing(), "proven": made.proof is not Proof.NONE}
-        print_json({**value, "proof": str(made.proof), "proofDetail": made.detail, "components": made.text}, "render")
-    else:
-        click.echo(made.text.encode(), nl=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -30,10 +31,21 @@ OURS = "ci_automation."
 FOR_A_CONSTANT = {"importlib.metadata", "importlib.resources", "ctypes", "email.utils", "tempfile"}
 GITHUB = {"github", "jwt", f"{OURS}github.client", f"{OURS}flux.sources.github"}
 MAKING = {
-    *(f"{OURS}{room}" for room in ("impact.checks", "impact.crds", "impact.compare", "impact.assess", "overlay")),
+    *(
+        f"{OURS}{room}"
+        for room in ("impact.checks", "impact.crds", "impact.compare", "impact.assess", "impact.overlay")
+    ),
     *(
         f"{OURS}flows.{it}"
-        for it in ("publication", "rendering", "plan_steps", "step", "base", "kustomize", "clusters")
+        for it in (
+            "publication",
+            "rendering",
+            "planning.steps",
+            "planning.step",
+            "planning.base",
+            "programs",
+            "clusters",
+        )
     ),
     *(f"{OURS}{it}" for it in ("flux.recover", "flux.render", "report.changes", "report.findings", "cli.follow_up")),
     f"{OURS}records",
@@ -47,11 +59,21 @@ NEVER = {
     "verify": (("verify", CHANNEL, *TRUSTED), GITHUB | SIGSTORE | NETWORK | PEOPLE | {"importlib.metadata", "ctypes"}),
     "pull": (("pull", CHANNEL, "out", *TRUSTED), GITHUB | SIGSTORE | NETWORK | PEOPLE | {"importlib.metadata"}),
     "history": (("history", CHANNEL, *TRUSTED), GITHUB | SIGSTORE | NETWORK | PEOPLE | {"importlib.metadata"}),
+    "render": (
+        ("render", "--flux-version", "v2.99.4", "--output", "json"),
+        {f"{OURS}{it}" for it in ("impact.compare", "flows.diff", "flows.verify", "records", "report.changes")},
+    ),
+    "public-key": (("public-key", "cosign.pub"), {f"{OURS}{it}" for it in ("flows", "config", "registry", "impact")}),
     "a patch": (
         ("update", CHANNEL, *SIGNED),
         GITHUB | NETWORK | LIBRARIES | {"ctypes", "concurrent.futures", "zoneinfo"},
     ),
 }
+
+
+def test_what_is_not_imported_exists() -> None:
+    names = {name for _, never in NEVER.values() for name in never if name.startswith(OURS)}
+    assert {name for name in names if importlib.util.find_spec(name) is None} == set()
 
 
 def loaded(desk: Desk, *arguments: str) -> set[str]:

@@ -1,0 +1,36 @@
+"""The command `public-key`, which loads no more than keys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from ci_automation.cli.output import print_text
+
+
+@click.command("public-key")
+@click.argument("keys", metavar="KEY...", nargs=-1, required=True)
+@click.option("--secret", metavar="NAME", help="print the Secret for the clusters, with all the keys in it")
+@click.option("--namespace", default="flux-system", show_default=True, help="the Secret's namespace")
+def public_key_command(keys: tuple[str, ...], secret: str | None, namespace: str) -> None:
+    """Print the public half of a signing key, or the Secret that clusters verify with.
+
+    KEY is what --key takes: a file (password in $COSIGN_PASSWORD), env://NAME, or a key in a KMS; a public key as PEM
+    does too. With several keys in the Secret any of them may have signed: so a key is changed without a gap.
+
+    \b
+    flux-manifests public-key cosign.key > cosign.pub
+    flux-manifests public-key old.pub awskms:///alias/flux \\
+      --secret flux-manifests-keys
+    """
+    from ci_automation.report.cluster_objects import secret_yaml
+    from ci_automation.signing.keys.private import load_public_half
+
+    halves = [load_public_half(location, os.environ, Path()) for location in keys]
+    for location, half in zip(keys, halves, strict=True):
+        if half.limits:
+            click.echo(f"{location}: {half.limits}", err=True)
+    texts = [half.to_pem() for half in halves]
+    print_text((secret_yaml(secret, namespace, texts) if secret else "".join(texts)).rstrip("\n"))
