@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from tests.contract.scene import Scene
 
 
+@pytest.fixture(autouse=True)
+def _no_releases_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away a variable that stands for `source`: the real tier is told by it where real releases are."""
+    monkeypatch.delenv("FLUX_RELEASES", raising=False)
+
+
 @pytest.fixture(scope="module")
 def local() -> Iterator[LocalSigstore]:
     """Yield the Sigstore that upstream signs with here."""
