@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ci_automation.impact.change import Hazard
     from ci_automation.policy.plan import PlannedStep
     from ci_automation.records.notes import Approval
+
+_SECOND = timedelta(seconds=1)
 
 
 class ApprovalOutdated(Conflict):
@@ -177,5 +180,7 @@ def refuse_used(granted: GrantedApproval, ports: Ports) -> None:
         if is_same_approval(record.approval, approval) or record.at >= granted.since:
             raise ApprovalUsed(granted)
     again = (*(it.at for it in ledger.records(request.base)[1:]), *(it.since for it in ledger.holds(request.base)))
-    if any(at >= granted.since for at in again):
+    # Of a moment of GitHub the second is known alone, and within one no channel leaves its base and comes back.
+    since = granted.since if granted.since.microsecond else granted.since + _SECOND
+    if any(at >= since for at in again):
         raise CameBack(granted, request.artifact, request.base)

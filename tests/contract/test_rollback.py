@@ -504,6 +504,19 @@ class TestAfterwards:
         apply_granted(new, world.ports(), wish)
         assert at(world) == request.target
 
+    def test_an_approval_of_the_second_in_which_its_base_came_counts(self, world: World) -> None:
+        back(world)  # GitHub says no more of a time than its second, and a run asks as soon as it has published
+        wish = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(BUMPS, Action.NEVER)))
+        plan = make_plan(CHANNEL, world.ports(), wish).plan
+        request = ApprovalRequest.of(plan, next(step for step in plan.steps if step.new_version == PATCH))
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
+        second = hold.since.replace(microsecond=0)
+        early = GrantedApproval(request, Approval("ada", "run 1", second - timedelta(seconds=1)))
+        with pytest.raises(CameBack):
+            apply_granted(early, world.ports(), wish)
+        apply_granted(replace(early, approval=Approval("ada", "run 2", second)), world.ports(), wish)
+        assert at(world) == request.target
+
     def test_content_that_is_published_on_top_keeps_the_hold(self, world: World) -> None:
         back(world, reason="webhooks time out")
         never = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(BUMPS, Action.NEVER)))
