@@ -1,4 +1,4 @@
-"""What a run tells of each artifact: in its log and on its page, in a group's request, and to other repositories."""
+"""Report each artifact of a run to its log and page, to the request of its group, and to other repositories."""
 
 from __future__ import annotations
 

@@ -47,16 +47,21 @@ def left_to_do(
     yield from _with_role(answers, channel, first, packages)
     yield from _promoted(answers, run, there, packages)
     yield from _secret(answers)
+    yield _followed(answers)
+    yield "Look for what is missing, in this clone: `GITHUB_TOKEN=$(gh auth token) flux-manifests doctor`"
+
+
+def _followed(answers: Answers) -> str:
+    """Return how clusters come to follow their channels."""
     several = bool(answers.waves)
     each = " of each channel" if several else ""
     alone = " A cluster applies the folder of one channel: the objects of all have the same names." if several else ""
-    yield (
+    return (
         f"After the first green run{each}, for each cluster, one cluster first: `kubectl apply -f "
         f"{answers.objects}/{'CHANNEL' if several else answers.first[0]}`.{alone} A cluster that follows the channel "
         "already needs the `verify` block alone: a second Kustomization over the same objects would fight with its "
         f"own. A cluster without Flux needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
     )
-    yield "Look for what is missing, in this clone: `GITHUB_TOKEN=$(gh auth token) flux-manifests doctor`"
 
 
 def _settings(answers: Answers, at: str) -> Iterator[str]:
