@@ -224,7 +224,11 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
                 from ci_automation.cli.target import artifacts_there as there_are  # not for --help
 
                 there = there_are()
-            return Failure("usage", _shown(error).format_message(), f"{there}See `{command} --help`.", 2)
+            if isinstance(error, click.NoSuchOption):
+                from ci_automation.cli.completion import with_nearest
+
+                error = with_nearest(error)
+            return Failure("usage", error.format_message(), f"{there}See `{command} --help`.", 2)
         case KeyboardInterrupt():
             left = left or "A channel that it moves is as it was, or at a signed artifact."
             hint = f"{left} Run it again."
@@ -237,24 +241,6 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
             bug = "This is a bug of flux-manifests. Run it again with -v for the details, and report it."
             hint = "".join(traceback.format_exception(error)) if verbose else bug
             return Failure("internal", f"{type(error).__name__}: {error}", hint, 1)
-
-
-def _shown(error: click.ClickException) -> click.ClickException:
-    """Return the error without suggestions of options that the help does not show, and with who has the option."""
-    if not isinstance(error, click.NoSuchOption):
-        return error
-    import difflib
-
-    options = error.ctx.command.params if error.ctx else []
-    hidden = {name for it in options if isinstance(it, click.Option) and it.hidden for name in it.opts}
-    # The dashes, which all names have, make none of them similar.
-    near = difflib.get_close_matches(error.option_name.strip("-"), [it.strip("-") for it in error.possibilities or ()])
-    possible = [name for name in error.possibilities or () if name not in hidden and name.strip("-") in near]
-    from ci_automation.cli.completion import commands_with
-
-    others = () if possible else commands_with(error.option_name)
-    message = f"No such option {error.option_name!r}. Commands that have it: {', '.join(others)}." if others else None
-    return click.NoSuchOption(error.option_name, message, possibilities=possible, ctx=error.ctx)
 
 
 def _report(failure: Failure, *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 import click
@@ -10,9 +11,12 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, S
 from ci_automation.cli import COMMANDS, COMPLETE, cli
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ci_automation.cli import Commands
 
 _NAME = "flux-manifests"
+_LIKE = 0.55  # how much of a name is the same: --singing and --signing have 0.57
 
 # Words that people try first, by the command that does it.
 MEANT = {
@@ -42,16 +46,30 @@ MEANT = {
 }
 
 
-def commands_with(option: str) -> tuple[str, ...]:
-    """Return the commands that have an option of this name; it imports them all."""
+def with_nearest(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return the error with the nearest options that the help shows, or else with the commands that have one."""
+    mine = _by_option((error.ctx.command,) if error.ctx else ())
+    # The dashes, which all names have, make none of them similar.
+    if near := difflib.get_close_matches(error.option_name.strip("-"), mine, cutoff=_LIKE):
+        return click.NoSuchOption(error.option_name, possibilities=[f"--{name}" for name in near], ctx=error.ctx)
     context = click.Context(cli)
-    found = ((name, cli.get_command(context, name)) for name in COMMANDS)
-    return tuple(
-        name
-        for name, command in found
-        for it in (command.params if command else ())
-        if option in it.opts and not getattr(it, "hidden", False)
-    )
+    others = _by_option(filter(None, (cli.get_command(context, name) for name in COMMANDS)))
+    message = f"No such option {error.option_name!r}."
+    for name in difflib.get_close_matches(error.option_name.strip("-"), others, n=1, cutoff=_LIKE):
+        known, commands = f"--{name}" == error.option_name, ", ".join(others[name])
+        message += f" Commands that have it: {commands}." if known else f" Did you mean '--{name}' of {commands}?"
+    return click.NoSuchOption(error.option_name, message, ctx=error.ctx)
+
+
+def _by_option(commands: Iterable[click.Command]) -> dict[str, list[str]]:
+    """Return the names of the commands that have each long option that their help shows."""
+    found: dict[str, list[str]] = {}
+    for command in commands:
+        for it in command.params:
+            for option in () if getattr(it, "hidden", False) else it.opts:
+                if option.startswith("--"):
+                    found.setdefault(option.removeprefix("--"), []).append(command.name or "")
+    return found
 
 
 class _OrFiles(ShellComplete):
