@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.approval.judge import Trace, Work, is_silent
+from ci_automation.approval.branch_work import Trace, Work
+from ci_automation.approval.judge import is_silent
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.port import Asked, AskedState
 from ci_automation.flux.artifact import called
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeVar
 
-    from ci_automation.approval.judge import Place
+    from ci_automation.approval.branch_work import Place
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,6 +18,7 @@ from ci_automation.signing.verify import Unsigned, gather, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")
 MAX_TAGS = 500  # each costs some requests
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _NONE = Version.parse("0.0.0")
 _UNTRUSTED = ("unsigned", "another signer")
 
@@ -88,7 +87,7 @@ def history(reference: Reference, ports: Ports, *, every: bool = False) -> Histo
     own = entries
     if ports.trusted is not None and reference.tag in tags and not every:
         own = [it for entry in entries if (it := _own(entry, str(reference.tag), ports.ledger(reference).name))]
-    found = tuple(sorted(own, key=lambda it: (it.last or _LONG_AGO, -it.number), reverse=True))
+    found = tuple(sorted(own, key=lambda it: (it.last.timestamp() if it.last else 0, -it.number), reverse=True))
     return History(found, len(tags) - len(wanted), len(entries) - len(own))
 
 

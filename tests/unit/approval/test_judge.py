@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.approval.branch_work import Trace, Work
 from ci_automation.approval.counting import People
-from ci_automation.approval.judge import Trace, Work, claimed, judge_merge, merge_of, witnesses
+from ci_automation.approval.judge import claimed, judge_merge, merge_of, witnesses
 from ci_automation.approval.lock import InvalidLock, Lock, LockEntry
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, NotCounted, RequestKind
 from ci_automation.artifact.digest import Digest
