@@ -78,12 +78,17 @@ def signs_elsewhere(target: Target, given: Arguments) -> bool:
     return guessed and isinstance(target.ports.trusted, TrustedIdentities)
 
 
-def promoting(target: Target, given: Arguments, approved: Digest | None = None) -> tuple[str, ...]:
-    """Return the command that promotes to a channel, or approves that, with the options that `promote` has."""
+def promoting(
+    target: Target, given: Arguments, approved: Digest | None = None, named: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return the command that promotes to a channel, or approves that, with the options that `promote` has.
+
+    `named` are those that say from where, and after what time.
+    """
     given = replace(given, adopt=False, yes=False, releases=None, overlay=None, pin_images=None)
     given = replace(given, accept_edits=False, unsafe_unproven_rendering=False)
     approval = ("--approve", str(approved)) if approved else ()
-    command = ("flux-manifests", "promote", "--to", target.name, *approval)
+    command = ("flux-manifests", "promote", *named, "--to", target.name, *approval)
     return (*command, *signing_options(target, given), *repeated_options(given))
 
 

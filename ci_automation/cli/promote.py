@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
 from ci_automation.cli.follow_up import promoting, signs_elsewhere
-from ci_automation.cli.output import error_json, print_error, print_json, print_parts, print_text, width
+from ci_automation.cli.output import error_json, print_error, print_json, print_line, print_parts, print_text, width
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between, waves_to
 from ci_automation.cli.results import code_of
@@ -72,19 +72,20 @@ def promote_command(
         planned = promotion_between(source, to, duration(after) if after else timedelta(), given)
         promotion = planned.promotion
         approved = approved_digests(approve, lambda: (promotion.origin.registry.resolve(promotion.source),))
-        return _one(planned, approved, given)
+        return _one(planned, approved, given, ("--after", after) if after else ())
     if source or after or approve:
         raise ContradictingOptions("--from, --after and --approve are about one channel, which --to has to name")
     return _waves(given, exit_code=exit_code)
 
 
-def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Arguments) -> int:
+def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Arguments, after: tuple[str, ...]) -> int:
     """Promote to one channel, which somebody asked for: what keeps it from being done is an error."""
     done = promote(planned.promotion, approved)
     shown = as_shown(planned.name, done)
     if given.output == "text":
         print_parts((promotion_headline(shown, alone=True), promotions_table((shown,), every=given.verbose)))
         print_parts(promotion_parts(shown, every=given.verbose, width=width(), alone=True))
+        PromotionResult(planned, shown).print_next(shown, given, after)
     done.require_done()
     if given.output == "json":
         print_json({"exitCode": 0, "promotions": [{**shown.to_json(), "exitCode": 0}]}, "promotions")
@@ -146,22 +147,22 @@ class PromotionResult(Struct, frozen=True):
         )
         self.print_next(done, given)
 
-    def print_next(self, done: PromotionShown, given: Arguments) -> None:
-        """Print the command that approves a promotion, or does one that was only shown."""
-        goal, asks = self.planned.goal, done.decision is Decision.APPROVAL and not done.done
-        if (
-            done.ahead
-            and done.decision is Decision.WAIT
-            and any(it.decision is Decision.APPROVAL for it in done.findings.gates)
-        ):
-            print_text(f"After that, a person has to approve it: then `check {self.planned.name}` says how.")
-        if not done.is_open and not (done.digest and asks):
+    def print_next(self, done: PromotionShown, given: Arguments, after: tuple[str, ...] = ()) -> None:
+        """Print the command that approves a promotion, at once or `after` a time, or does one that was only shown."""
+        goal, waits = self.planned.goal, done.decision is Decision.WAIT
+        asks = not done.done and any(it.decision is Decision.APPROVAL for it in done.findings.gates)
+        if done.advice:
+            print_line(done.advice)
+        elif asks and waits and done.ahead:
+            print_line(f"After that, a person has to approve it: then `check {self.planned.name}` says how.")
+        if not (done.is_open or done.advice or (asks and done.decision is Decision.APPROVAL)):
             return
-        what = "approve" if asks else f"promote {done.version}"
+        what = f"approve{' it then' if done.advice else ''}" if asks else f"promote {done.version}"
+        named = (*self.planned.asked, *(() if done.advice else after))
         if signs_elsewhere(goal, given):
-            print_text(f"To {what}, start flux.yaml in GitHub Actions: promote, {goal.name}.")
+            print_line(f"To {what}, start flux.yaml in GitHub Actions: promote, {goal.name}.")
         else:
-            print_text(f"To {what}:\n  {shlex.join(promoting(goal, given, done.digest if asks else None))}")
+            print_text(f"To {what}:\n  {shlex.join(promoting(goal, given, done.digest if asks else None, named))}")
 
 
 def each_wave(

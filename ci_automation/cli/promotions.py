@@ -78,6 +78,7 @@ class PlannedPromotion(Struct, frozen=True):
     source: Reference
     wish: Promotion | Error  # the error: what keeps it from being done, such as a missing key; it keeps no other one
     source_name: str = ""  # in the configuration, if it has the source too
+    asked: tuple[str, ...] = ()  # the source that the command line names, as its option
 
     @property
     def promotion(self) -> Promotion:
@@ -128,7 +129,8 @@ def promotion_between(
         raise SourceUnclear(goal.name)
     if configured and _address(wanted, given) != _address(configured.source, given):
         raise OtherSource(goal.name, configured.source, wanted)
-    return _planned(goal, wanted, max(after, configured.after) if configured else after, configured, given)
+    planned = _planned(goal, wanted, max(after, configured.after) if configured else after, configured, given)
+    return replace(planned, asked=("--from", source) if source else ())
 
 
 def all_waves(
@@ -174,7 +176,7 @@ def _planned(
         origin = _origin(source, goal.ports, given)
         rules = rules_of(goal.configured) if goal.configured else None
         ends = reference, origin, goal.channel, goal.ports
-        asked = configured is None or after > configured.after
+        asked = configured is None or not configured.after
         wish: Promotion | Error = Promotion(*ends, goal.intent, after, evidence, rules, asked)
     except Error as error:
         wish = error

@@ -134,6 +134,6 @@ def promotion_parts(
 
 
 def promotion_reasons(shown: PromotionShown) -> Iterator[MarkedLine]:
-    """Yield why a promotion was done or waits, and what could be done about that."""
-    for text in filter(None, (*shown.reasons, shown.advice)):
+    """Yield why a promotion was done or waits."""
+    for text in shown.reasons:
         yield MarkedLine(f"  {text}")

@@ -315,8 +315,9 @@ class TestAhead:
         assert run(["check", "production"]) == 0
         out = capsys.readouterr().out
         assert "write `after: 0h` into its `promote`" in out
-        assert out.endswith("After that, a person has to approve it: then `check production` says how.\n")
+        assert out.splitlines()[-2] == "To approve it then:"
         configure(folder)
+        at_once = shlex.split(out.splitlines()[-1])[1:]
         value = self.look(capsys, "plan", "production")
         assert value["promotions"][0]["from"] == {"version": "", "digest": ""}
         assert run(["plan", "production", "--exit-code"]) == 3
@@ -324,7 +325,8 @@ class TestAhead:
         assert "nothing yet; " in out
         assert "a person must choose its first digest" in out
         assert self.channels() == self.before
-        assert run(shlex.split(out.splitlines()[-1])[1:]) == 0
+        assert shlex.split(out.splitlines()[-1])[1:] == at_once
+        assert run(at_once) == 0
         found = self.look(capsys, "check", "production")["promotions"][0]
         assert found["from"] == value["promotions"][0]["to"]
 
@@ -457,5 +459,47 @@ def test_a_wait_that_the_command_line_asks_for_is_ended_there(folder: Path, caps
     (folder / ".github/flux-manifests.yaml").unlink()
     assert run(["promote", "--from", EDGE, "--to", "layout:new:new", "--after", "24h", *KEY]) == 11
     printed = capsys.readouterr()
-    assert "to go on at once, give `--after 0h` until it has its first digest." in printed.out + printed.err
+    assert "No cluster follows the channel yet: to go on at once, leave `--after` out." in printed.err
     assert "write `after: 0h`" not in printed.out + printed.err
+    assert run(shlex.split(printed.out.partition("To approve it then:\n")[2])[1:]) == 0
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("configured", "more"), [(False, []), (False, ["--after", "0h"]), (True, [])])
+def test_a_refusal_prints_the_whole_command_that_approves(
+    folder: Path, capsys: pytest.CaptureFixture[str], configured: bool, more: list[str]
+) -> None:
+    shutil.rmtree(folder / "staging")
+    words = ["promote", "--to", "staging"]
+    if not configured:
+        (folder / ".github/flux-manifests.yaml").unlink()
+        words = ["promote", "--from", EDGE, "--to", STAGING, *more, "--key", "cosign.key"]
+    assert run(words) == 11
+    command = shlex.split(capsys.readouterr().out.partition("To approve:\n")[2])[1:]
+    assert set(words) <= set(command)
+    assert run(command) == 0
+    assert run(words) == 0
+
+
+@pytest.mark.parametrize(
+    "rules", ["{from: edge, after: 72h}, paused: true", "{from: edge, after: 72h, evidence: [{report: no.json}]}"]
+)
+def test_what_waits_for_more_than_time_has_no_way_at_once(
+    folder: Path, capsys: pytest.CaptureFixture[str], rules: str
+) -> None:
+    shutil.rmtree(folder / "staging")
+    configure(folder, staging=rules)
+    assert run(["check", "staging"]) == 0
+    out = capsys.readouterr().out
+    assert "at once" not in out
+    assert out.endswith("After that, a person has to approve it: then `check staging` says how.\n")
+
+
+def test_the_way_at_once_is_where_the_longer_wait_is_from(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(folder / "staging")
+    configure(folder, staging="{from: edge, after: 24h}")
+    assert run(["promote", "--to", "staging", "--after", "72h"]) == 11
+    printed = capsys.readouterr()
+    assert "write `after: 0h` into its `promote`" in printed.err
+    configure(folder)
+    assert run(shlex.split(printed.out.partition("To approve it then:\n")[2])[1:]) == 0

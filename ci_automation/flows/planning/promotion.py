@@ -130,11 +130,12 @@ class Considered(Struct, frozen=True):
     @property
     def at_once(self) -> str:
         """Return how the first digest of a channel comes there without its soak time, if it soaks."""
-        soaks = any(it.gate == "soak" and it.decision is Decision.WAIT for it in self.gates)
-        if self.before or self.gone or not (soaks and self.moves):
+        stops = [it.gate for it in self.gates if it.decision not in {Decision.AUTO, Decision.APPROVAL}]
+        if self.before or self.gone or stops != ["soak"] or not self.moves:
             return ""
-        way = "give `--after 0h`" if self.promotion.asked else "write `after: 0h` into its `promote`"
-        return f"No cluster follows the channel yet: to go on at once, {way} until it has its first digest."
+        way = "write `after: 0h` into its `promote` until it has its first digest"
+        way = "leave `--after` out" if self.promotion.asked else way
+        return f"No cluster follows the channel yet: to go on at once, {way}."
 
     @property
     def sentence(self) -> str:

@@ -118,12 +118,6 @@ def test_a_row_of_a_look_has_both_digests() -> None:
     assert table.rows[0][-4:] == ("v2.98.8", BASE.short, "v2.99.4", TARGET.short)
 
 
-def test_a_look_says_why_and_what_to_do_about_it() -> None:
-    shown = replace(AHEAD, advice="Write after: 0h.")
-    said = "\n".join(it.to_text() for it in promotion_parts(shown, alone=True))
-    assert said.index("it soaks until 2026-11-22") < said.index("Write after: 0h.")
-
-
 def test_a_row_says_what_goes_where() -> None:
     assert promotions_table((SHOWN,)).rows[0][-1] == TARGET.short
     assert promotions_table((SHOWN, NOTHING), every=True).rows == (
