@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.cli.promote import as_shown
 from ci_automation.cli.target import PromotedNotRendered
 from ci_automation.errors import PolicyRefused, UsageError
@@ -28,14 +26,15 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Standing
 from ci_automation.report.adoption import adoption_text
-from ci_automation.report.blocks import MarkedLine, Table
+from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.changes import step_parts, text_parts
-from ci_automation.report.promotion import promotion_parts
+from ci_automation.report.promotion import files_table, promotion_parts
 from ci_automation.report.rollback import hold_json, rollback_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
@@ -207,9 +206,7 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     lines.append(f"The components are in {recipe.path}; their rendering is proven: {first.publication.proof}.")
     lines.append(f"The overlay is {folder.path} at {folder.tree_id}:" if folder else "There is no overlay.")
     lines += [it.goes_on_as for it in first.publication.holds]
-    files = folder.tree.files if folder else ()
-    rows = [(shlex.quote(file.path), str(len(file.content)), Digest.of(file.content).short) for file in files]
-    listed = (Table(("path", "bytes", "sha256"), tuple(rows)),) if rows else ()
+    listed = (files_table(folder.tree),) if folder else ()
     return Operation(
         before=after if first.is_there else None,
         after=after,

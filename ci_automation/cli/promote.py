@@ -244,4 +244,5 @@ def as_shown(name: str, done: Promoted) -> PromotionShown:
         done=done.done,
         notes=found.notes,
         advice=found.at_once if done.waits else "",
+        first=found.first,
     )

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
-from ci_automation.flows.planning.promotion import consider, require_signed_for_target
+from ci_automation.flows.planning.accepted import require_signed_for_target
+from ci_automation.flows.planning.promotion import consider
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import PublishedElsewhere
 from ci_automation.flows.publication.publish import move

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.policy.decision import Decision
-from ci_automation.report.blocks import MarkedLine, Table
+from ci_automation.report.blocks import HINT, MarkedLine, Table, on_terminal
 from ci_automation.report.changes import brief_parts, text_parts
 from ci_automation.report.notes import notes_hint, notes_text
+from ci_automation.report.rights import rights_blocks
 from ci_automation.report.text import HEADLINES, WORDS, because
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.tree import Tree
     from ci_automation.flux.version import Version
     from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
@@ -24,6 +28,16 @@ if TYPE_CHECKING:
 
 _WORDS = {**WORDS, Decision.AUTO: "nothing to do"}
 _OPEN = "can be promoted"
+_FILES = 10  # of a first digest, without -v
+
+
+class FirstDigest(Struct, frozen=True):
+    """What a channel would get as its first digest, for the person who chooses it."""
+
+    options: tuple[str, ...]
+    overlay: Tree
+    signer: str
+    since: datetime | None  # when the source got it, by a signed record
 
 
 class PromotionShown(Struct, frozen=True):
@@ -43,6 +57,7 @@ class PromotionShown(Struct, frozen=True):
     notes: tuple[ReleaseNotes, ...] = ()
     ahead: bool = False  # it is only shown: a later `promote` does what can be done
     advice: str = ""  # how a promotion that waits need not wait
+    first: FirstDigest | None = None  # without which there is something to compare with
 
     @property
     def is_open(self) -> bool:
@@ -126,9 +141,13 @@ def promotion_parts(
     yield MarkedLine("")
     yield from () if alone else (MarkedLine(f"{shown.name}: {shown.word}", shown.word),)
     yield from promotion_reasons(shown) if shown.done or shown.ahead or not alone else ()
+    found = shown.findings
+    is_first = shown.first is not None and not shown.done
+    yield from _first_parts(shown, shown.first, every=every) if shown.first and is_first else ()
     if shown.digest:
-        found = shown.findings
         yield from text_parts(found, every=True) if every else brief_parts(found, width, shown.reasons)
+    if is_first and not every:
+        yield from on_terminal(rights_blocks(found.rights, every=False))
     if said := notes_text(shown.notes) if every else notes_hint(shown.notes):
         yield from map(MarkedLine, said.splitlines())
 
@@ -137,3 +156,28 @@ def promotion_reasons(shown: PromotionShown) -> Iterator[MarkedLine]:
     """Yield why a promotion was done or waits."""
     for text in shown.reasons:
         yield MarkedLine(f"  {text}")
+
+
+def _first_parts(shown: PromotionShown, first: FirstDigest, *, every: bool) -> Iterator[Part]:
+    """Yield what is in the first digest of a channel, who signed it, and where it has been since when."""
+    yield MarkedLine(f"{shown.digest} would be the first digest of the channel.")
+    options = f"the options {' '.join(first.options)}" if first.options else "Flux's default options"
+    yield MarkedLine(f"It is Flux {shown.version} with {options}.")
+    yield MarkedLine(f"It is signed by {first.signer}.")
+    if first.since:
+        yield MarkedLine(f"{shown.source} has had it since {first.since:%Y-%m-%d %H:%M} UTC.")
+    table = files_table(first.overlay)
+    if not table.rows:
+        yield MarkedLine("It has no files besides Flux's components.")
+        return
+    yield MarkedLine("Its files besides Flux's components:")
+    left = 0 if every else len(table.rows) - _FILES
+    yield Table(table.head, table.rows[:_FILES] if left > 0 else table.rows)
+    if left > 0:
+        yield MarkedLine(f"and {left} more files{HINT}")
+
+
+def files_table(overlay: Tree) -> Table:
+    """Return one row for each file of an overlay."""
+    rows = ((shlex.quote(it.path), str(len(it.content)), Digest.of(it.content).short) for it in overlay.files)
+    return Table(("path", "bytes", "sha256"), tuple(rows))

@@ -16,7 +16,8 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Conflict
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
-from ci_automation.flows.planning.promotion import Promotion, SignedForOthers, SourceEmpty
+from ci_automation.flows.planning.accepted import SignedForOthers
+from ci_automation.flows.planning.promotion import Promotion, SourceEmpty
 from ci_automation.flows.ports import NoSigner
 from ci_automation.flows.promote import (
     OtherDigest,
@@ -521,6 +522,20 @@ class TestTheGates:
         assert channel(road, ELSEWHERE) == wanted
         (record,) = road.records(wanted)
         assert record.previous is None
+
+    def test_of_the_first_digest_a_person_sees_what_is_in_it_and_where_it_comes_from(self) -> None:
+        road = Road.to(ELSEWHERE)
+        wanted = road.publish(STAGING, OLD, overlay=Tree((TreeFile("b.yaml", b"{}"),)), flags={"log-level": "debug"})
+        found = road.promote().considered.first
+        (moved,) = Ledger(road.here, STAGING, OURS).records(wanted)
+        assert found is not None
+        assert found.options == ("--log-level=debug",)
+        assert [file.path for file in found.overlay.files] == ["b.yaml"]
+        assert (found.signer, found.since) == (f"the key {moved.by}", moved.at)
+        road.promote((wanted,))
+        assert road.promote().considered.first is None
+        road.publish(STAGING, PATCH)
+        assert road.promote().considered.first is None
 
     def test_of_the_first_digest_everything_is_judged_that_needs_nothing_before_it(self) -> None:
         road = Road.to(ELSEWHERE)

@@ -9,8 +9,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.approval.content import changed_rules
-from ci_automation.errors import Error, RegistryError, VerificationFailed
-from ci_automation.flows.observe import accept_both, observe, observe_past
+from ci_automation.artifact.digest import Digest
+from ci_automation.errors import Error, RegistryError
+from ci_automation.flows.observe import observe, observe_past
+from ci_automation.flows.planning.accepted import require_signed_for_target
 from ci_automation.flows.planning.base import only_layer, present_version, read_contents
 from ci_automation.flows.planning.findings import findings, first_findings, planned_step
 from ci_automation.flows.publication.placement import had_last, in_place, place, problem_of, require_still_there
@@ -21,15 +23,13 @@ from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_v
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
 from ci_automation.report.notes import notes_between
-from ci_automation.signing.cluster import require_accepted_there
-from ci_automation.signing.trust import TrustedIdentities
-from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
+from ci_automation.report.promotion import FirstDigest
+from ci_automation.signing.verify import ForeignSignature, Unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.evidence import Evidence
     from ci_automation.flows.observe import Observed
@@ -40,27 +40,8 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import PlannedStep
     from ci_automation.records.content import ApprovedRules
     from ci_automation.records.notes import Record
-    from ci_automation.registry.port import Registry
     from ci_automation.report.notes import ReleaseNotes
-    from ci_automation.signing.trust import Trusted
-
-
-class SignedForOthers(VerificationFailed):
-    """A channel's digest is signed, but not by a signer that the clusters of the target trust."""
-
-    def __init__(self, promotion: Promotion, digest: Digest, found: Trusted, wanted: Trusted) -> None:
-        super().__init__(
-            f"{digest} is signed for {promotion.source} by {found}, and {promotion.target} trusts {wanted}: its "
-            "clusters would refuse it"
-        )
-        if isinstance(found, TrustedIdentities) is isinstance(wanted, TrustedIdentities):
-            way = f"let the clusters of {promotion.target} accept both: {accept_both(found, wanted)}"
-        else:
-            way = "clusters take a key or an identity, never both: sign both channels the same way"
-        self.hint = (
-            f"A promotion does not sign the artifact again. If both signers are yours, {way}; then name both in "
-            "`verify` too."
-        )
+    from ci_automation.signing.trust import Verified
 
 
 class SourceEmpty(RegistryError):
@@ -106,6 +87,7 @@ class Considered(Struct, frozen=True):
     interrupted: bool = False  # the target is there already, and no record says that it was promoted
     step: PlannedStep | None = None  # None: the target has nothing yet, or there is nothing to do
     notes: tuple[ReleaseNotes, ...] = ()  # of the releases on the way, where a person decides
+    first: FirstDigest | None = None  # where the target has nothing yet
 
     @property
     def digest(self) -> Digest:
@@ -174,20 +156,29 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
     if before is not None and old is not None and not interrupted:
         placed = in_place(before, old.version, promotion.ports, promotion.intent)
         last, record = placed.last, placed.record
-    require_signed_for_target(considered, promotion.origin.registry, promotion.source)
+    signed = require_signed_for_target(considered, promotion.origin.registry, promotion.source)
     moves = promotion.origin.ledger(promotion.source).records(observed.digest)
     there = promotion.ports.ledger(promotion.target)
     gone, held = (None, there.holds(before.digest)) if before else had_last(promotion.target, promotion.ports)
-    held = held if holds is None else holds
-    considered = replace(considered, moves=moves, holds=held, last=gone.at if gone else last, record=record, gone=gone)
+    held, last = held if holds is None else holds, gone.at if gone else last
+    considered = replace(considered, moves=moves, holds=held, last=last, record=record, gone=gone)
     considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
-    step = _step(considered, before, old, contents) if before and old else None
+    if before is None or old is None:
+        return considered if interrupted else replace(considered, first=_first(contents, signed, moves))
+    step = _step(considered, before, old, contents)
     return replace(considered, step=step, notes=_notes(step, promotion.ports))
 
 
-def _notes(step: PlannedStep | None, ports: Ports) -> tuple[ReleaseNotes, ...]:
+def _first(contents: Contents, signed: Verified, moves: tuple[Record, ...]) -> FirstDigest:
+    """Return what a person should know of the digest, who has nothing to compare it with."""
+    signer = f"the key {signed.by}" if isinstance(signed.by, Digest) else str(signed.by)
+    since = moves[-1].at if moves else None
+    return FirstDigest(contents.options.to_arguments(), contents.overlay, signer, since)
+
+
+def _notes(step: PlannedStep, ports: Ports) -> tuple[ReleaseNotes, ...]:
     """Return upstream's notes for a person who decides; a promotion needs no releases, and works without them."""
-    if step is None or step.decision is not Decision.APPROVAL or step.old_version >= step.new_version:
+    if step.decision is not Decision.APPROVAL or step.old_version >= step.new_version:
         return ()
     try:
         return notes_between(ports.releases.list(step.old_version), step.old_version, step.new_version)
@@ -280,19 +271,3 @@ def _present(promotion: Promotion) -> Observed | None:
         return observe(promotion.target, promotion.ports)
     except NotFound:
         return None
-
-
-def require_signed_for_target(considered: Considered, registry: Registry, at: Reference) -> None:
-    """Check that somebody whom the target trusts signed the digest that is there, and its clusters would accept it.
-
-    Raises:
-        SignedForOthers: another signer signed it.
-        ClusterWouldRefuse: a cluster would refuse it all the same.
-    """
-    promotion, digest, trusted = considered.promotion, considered.digest, considered.promotion.ports.require_trusted()
-    try:
-        verify(registry, at, digest, trusted)
-    except ForeignSignature:
-        raise SignedForOthers(promotion, digest, promotion.origin.require_trusted(), trusted) from None
-    versions = (considered.old_version or considered.version, considered.version)
-    require_accepted_there(registry, at.at_digest(digest), trusted, versions)

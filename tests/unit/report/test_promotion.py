@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Hazard, Severity
+from ci_automation.impact.rights import FolderRights, Right
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.report.findings import Findings
 from ci_automation.report.notes import ReleaseNotes
-from ci_automation.report.promotion import PromotionShown, promotion_headline, promotion_parts, promotions_table
+from ci_automation.report.promotion import (
+    FirstDigest,
+    PromotionShown,
+    promotion_headline,
+    promotion_parts,
+    promotions_table,
+)
 
 OLD, NEW = Version.parse("v2.98.8"), Version.parse("v2.99.4")
 BASE, TARGET = Digest.of(b"base"), Digest.of(b"target")
@@ -116,6 +126,51 @@ def test_a_row_of_a_look_has_both_digests() -> None:
     table = promotions_table((AHEAD,))
     assert table.head == ("", "channel", "promoted from", "has", "digest now", "gets", "digest then")
     assert table.rows[0][-4:] == ("v2.98.8", BASE.short, "v2.99.4", TARGET.short)
+
+
+FILE = TreeFile("extra/limits.yaml", b"kind: LimitRange")
+SINCE = datetime(2026, 11, 20, 7, 30, tzinfo=UTC)
+FIRST = FirstDigest(("--log-level=debug",), Tree((FILE,)), "the key sha256:1234", SINCE)
+
+
+def test_of_a_first_digest_it_says_what_is_in_it_who_signed_it_and_where_it_was() -> None:
+    said = text(replace(SHOWN, before=None, old_version=None, first=FIRST)).splitlines()
+    at = said.index(f"{TARGET} would be the first digest of the channel.")
+    assert said[at + 1 : at + 7] == [
+        "It is Flux v2.99.4 with the options --log-level=debug.",
+        "It is signed by the key sha256:1234.",
+        f"{SHOWN.source} has had it since 2026-11-20 07:30 UTC.",
+        "Its files besides Flux's components:",
+        "path               bytes  sha256",
+        f"extra/limits.yaml  16     {Digest.of(FILE.content).short}",
+    ]
+
+
+def test_of_a_first_digest_without_files_options_and_record_it_says_that() -> None:
+    said = text(replace(SHOWN, first=FirstDigest((), Tree(()), "the key sha256:1234", None)))
+    assert "It is Flux v2.99.4 with Flux's default options.\n" in said
+    assert "It has no files besides Flux's components.\n" in said
+    assert "has had it" not in said
+
+
+def test_of_a_first_digest_with_many_files_a_terminal_has_the_first_ones() -> None:
+    files = tuple(replace(FILE, path=f"{number}.yaml") for number in range(10, 23))
+    many = replace(SHOWN, first=replace(FIRST, overlay=Tree(files)))
+    assert "\n19.yaml " in text(many)
+    assert "\n20.yaml " not in text(many)
+    assert "\nand 3 more files (-v lists them)\n" in text(many)
+    said = "\n".join(it.to_text() for it in promotion_parts(many, every=True))
+    assert ("\n22.yaml " in said, "more files" in said) == (True, False)
+
+
+def test_of_a_first_digest_it_says_what_flux_may_do() -> None:
+    may = Right("", ("ServiceAccount a",), "Role r", "Binding b", "do everything", Severity.DANGER, everything=True)
+    first = replace(SHOWN, first=FIRST, findings=replace(SHOWN.findings, rights=(FolderRights("", (may,)),)))
+    for every in False, True:
+        said = "\n".join(it.to_text() for it in promotion_parts(first, every=every))
+        assert said.count("ServiceAccount a may do everything") == 1
+    assert "may do everything" not in text(replace(first, first=None))
+    assert "first digest" not in text(replace(first, done=True))
 
 
 def test_a_row_says_what_goes_where() -> None:
