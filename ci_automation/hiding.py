@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 
 class Hiding:
-    """The first base of a Struct that names in `hides` those of its fields that nobody may see printed."""
+    """The first base of a Struct that names in `hides` those of its fields that must never be printed."""
 
     __slots__ = ()
     __struct_fields__: ClassVar[tuple[str, ...]]

@@ -10,5 +10,5 @@ if TYPE_CHECKING:
 
 
 def search_path(environment: Mapping[str, str]) -> str:
-    """Return `PATH` without what depends on the working directory, which may be anybody's clone."""
+    """Return `PATH` without what depends on the working directory, which may be a clone of an attacker's."""
     return os.pathsep.join(filter(os.path.isabs, environment.get("PATH", "").split(os.pathsep)))

@@ -46,7 +46,7 @@ def judged_by(goal: Target, request: ApprovalRequest) -> ApprovalConfig:
 def settings_from(goal: Target, base: Digest | None, version: Version | None = None) -> ApprovalConfig:
     """Return the settings that judge other content than that of `base`, or a step to a `version`, which keeps it.
 
-    Without a base, the channel has nothing, or somebody deleted it: then what it had last counts.
+    Without a base, the channel has nothing, or its tag was deleted: then what it had last counts.
 
     If the rules changed since the content of the channel was approved, content is judged by the stricter ones. A step
     to the version that the channel has is one of content, whatever kind of request names it.
@@ -99,7 +99,7 @@ def reviewed_run(settings: ApprovalConfig, hub: Hub) -> RunFacts:
 
 
 def desks_of(goal: Target, hub: Hub) -> dict[RequestKind, Approvals]:
-    """Return the ways to ask for approvals of an artifact, one for each kind of step; none if nobody is asked.
+    """Return the ways to ask for approvals of an artifact, one for each kind of step; none if the run asks no one.
 
     Raises:
         UsageError, ReleaseSourceError: as `approvals_of`.

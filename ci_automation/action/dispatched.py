@@ -242,7 +242,7 @@ def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> Non
     """Check that the operation is the one that was shown, or that an earlier attempt of this job has done it.
 
     Raises:
-        HandoverVoid: it is another, or somebody changed or lifted the hold of a rollback since.
+        HandoverVoid: it is another, or the hold of a rollback was changed or lifted since.
     """
     if shown.base != shown.target == anew.base and operation.after.digest == operation.target:
         if shown.command == "rollback":

@@ -99,7 +99,7 @@ class Hub(Hiding, Struct):
         The token of an App is for that repository and these permissions; any other has the rights that it has.
 
         Raises:
-            NoRepository, NoToken: there is nobody to be.
+            NoRepository, NoToken: the job does not say which repository it is in, or has no token.
             ReleaseSourceError: the App gets no token.
         """
         name = repository or self.repository
@@ -168,7 +168,7 @@ class Hub(Hiding, Struct):
     def require_present(self, config: Config | None) -> None:
         """Check that a job that begins late, or again, has the files of the default branch.
 
-        GitHub runs it with the commit of the run's first attempt. Since then somebody may have paused the artifact; a
+        GitHub runs it with the commit of the run's first attempt. Since then a person may have paused the artifact; a
         job that begins again may have an old version of this program, or old inputs, which its workflow names.
 
         Raises:
@@ -188,7 +188,7 @@ class Hub(Hiding, Struct):
                 raise OldCheckout(path)
 
     def _require_present_config(self, config: Config | None) -> None:
-        """Check the configuration, which somebody may have deleted or moved, too.
+        """Check the configuration too, which may have been deleted or moved.
 
         One that Git had neither then nor has now is the workflow's own.
         """

@@ -157,7 +157,7 @@ def _page(text: str) -> str:
 
 def _line(text: str) -> str:
     if not text.isprintable():
-        raise ValueError(f"it holds what nobody can see: {_shown(text)}")
+        raise ValueError(f"it has invisible characters: {_shown(text)}")
     return text
 
 

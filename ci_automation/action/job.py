@@ -93,7 +93,7 @@ class Job(Struct, frozen=True):
         return f"{self.server}/{self.repository}/actions/runs/{self.run_id}"
 
     def payload(self) -> Mapping[str, Any]:
-        """Return the event that started the run, as it came: a request of somebody's, and nothing to believe.
+        """Return the event that started the run, as it came. It is a request, and proves nothing.
 
         Raises:
             UnreadableEvent: the file is not there, or holds no JSON object.
@@ -118,7 +118,7 @@ class SharedSubject(UsageError):
 
     hint = (
         "Use the action in a job of your own workflow, which then signs as itself; or sign with a key or a KMS. Where "
-        "everybody who can call that workflow may sign for your clusters, say so: accept-shared-subject: true."
+        "all who can call that workflow may sign for your clusters, say so: accept-shared-subject: true."
     )
 
     def __init__(self, workflow: str, caller: str) -> None:

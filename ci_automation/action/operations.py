@@ -76,7 +76,7 @@ class Operation(Struct, frozen=True):
     done: str
     act: Callable[[Intent], object]
     idle: bool = False  # nothing would change
-    last: Standing | None = None  # what the channel had by its records until somebody deleted it
+    last: Standing | None = None  # what a deleted channel had last, by its records
 
 
 class OperationInputs(Struct, frozen=True):

@@ -62,7 +62,7 @@ def harmless(line: str) -> str:
 class Log(io.TextIOBase):
     """The log of a step: what is written to it is text, whole lines of it, and commands are given by `command` alone.
 
-    Outside of GitHub Actions nobody reads commands, and none are given.
+    Outside of GitHub Actions it gives no commands.
     """
 
     encoding = "utf-8"
@@ -117,7 +117,7 @@ def logging_to(out: TextIO, *, runner: bool) -> Iterator[Log]:
 
 
 def hide(secret: str, *, runner: bool) -> None:
-    """Let the runner of GitHub Actions hide a secret from now on; it reads such lines, and shows them to nobody."""
+    """Let the runner of GitHub Actions hide a secret from now on; it reads such lines, and never shows them."""
     for line in masks(secret) if runner else ():
         if isinstance(sys.stdout, Log):
             sys.stdout.command(line)
@@ -183,7 +183,7 @@ OUTPUTS = (
 class DelimiterInValue(Error):
     """The value of an output holds the random line that was to end it."""
 
-    hint = "Nobody can know that line beforehand. Run it again, and report it as a bug if it happens twice."
+    hint = "That line is random. Run it again, and report it as a bug if it happens twice."
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the output {name} holds its own delimiter; no output was written")
@@ -199,7 +199,7 @@ class CommandFileUnwritable(UsageError):
 
 
 def random_delimiter() -> str:
-    """Return a line that nobody can guess."""
+    """Return a line that cannot be guessed."""
     return f"end_{secrets.token_hex(16)}"
 
 
@@ -221,7 +221,7 @@ def output_text(values: Mapping[str, str], delimiter: Callable[[], str] = random
 
 
 def append(path: Path | None, text: str) -> None:
-    """Add `text` to a file of the runner's with one write; without a file there is nobody to tell.
+    """Add `text` to a file of the runner's with one write; without a file it does nothing.
 
     Raises:
         CommandFileUnwritable: the file cannot be written.

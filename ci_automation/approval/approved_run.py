@@ -93,10 +93,10 @@ def judge_reviews(
         if not (reason := _why_not(actor, facts, settings, by_check=by_check)):
             return Approval(actor.login, how_approved(facts.run.url), now)
         reasons.append(reason)
-    nobody = (
+    unapproved = (
         f"no reviewer approved this run in the environment {settings.environment}; it may have passed without a review"
     )
-    return "; ".join(reasons) or nobody
+    return "; ".join(reasons) or unapproved
 
 
 def how_approved(url: str) -> str:

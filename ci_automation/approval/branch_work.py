@@ -36,7 +36,7 @@ class Trace(Struct, frozen=True):
 
     @classmethod
     def find(cls, commit: Commit, viewer: Actor) -> Self | None:
-        """Return the trace that a commit of ours has, or None where it is somebody else's."""
+        """Return the trace that a commit of ours has, or None if it is not ours."""
         found = _TRACE.search(commit.message) if commit.may_be_of(viewer) else None
         return cls(found["asked"], found["base"]) if found else None
 

@@ -1,7 +1,7 @@
 """Judge whether merges approved the content at the head of the default branch, from GitHub's answers alone.
 
 GitHub's own log of the branch is the history: the judge goes back to the state that the channel has, and each update on
-the way that changes content must be the merge of one request whose page showed exactly that change, and that somebody
+the way that changes content must be the merge of one request whose page showed exactly that change, and that a person
 besides its makers merged or reviewed. Whatever is not proven is asked by digest. Pure: values in, a verdict out.
 """
 
@@ -108,7 +108,7 @@ def content_witnesses(
 
 
 def _request(update: BranchUpdate, merge: ContentMerge) -> MergedRequest:
-    """Return a request as it is counted: whoever may push a branch can let a workflow there write in Actions' name."""
+    """Return a request as it is counted: a pusher of a branch can let a workflow there write in Actions' name."""
     author, making = merge.pull.author, replace(merge.making, merged_as=update.kind)
     if _ACTIONS in making.hands or (author and author.login == _ACTIONS):
         making = replace(making, pushed_at=None)

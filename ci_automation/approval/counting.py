@@ -129,7 +129,9 @@ class MergedRequest(Struct, frozen=True):
             yield "auto-merge was on, so no person pressed merge"
         elif self.making.merged_as not in _PRESSED:
             yield (
-                "a merge queue merged it" if self.making.merged_as is UpdateKind.MERGE_QUEUE else "nobody pressed merge"
+                "a merge queue merged it"
+                if self.making.merged_as is UpdateKind.MERGE_QUEUE
+                else "no person pressed merge"
             )
         if self.making.pushed_at is None:
             yield "GitHub does not show who pushed its last commit, so one more person is needed"

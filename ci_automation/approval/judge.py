@@ -141,9 +141,9 @@ def _verdict(
 
 
 def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) -> str:
-    """Return which request asked again after a merge, and is open, or was closed by somebody and not by this program.
+    """Return which request asked again after a merge, and is open, or was closed by a person and not by this program.
 
-    The open one means that the file lost the entry since, and has it back without a word of anybody's, or that the
+    The open one means that the file lost the entry since, and has it back without a person's word, or that the
     merge did not count once; a no to that is not overruled by the merge before, whatever people made of its page.
     """
     request = entry.request
@@ -157,7 +157,7 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
         if closed and (
             not later.is_written_by(snapshot.viewer) or same in {(it.base, it.target, it.of) for it in asked}
         ):
-            return f"was merged before pull request {later.number} asked again, which somebody closed"
+            return f"was merged before pull request {later.number} asked again, and that one was closed"
     return ""
 
 
@@ -193,7 +193,7 @@ def _rewritten(pull: PullRequest, viewer: Actor) -> str:
 
 
 def _by_the_way(making: Making) -> str:
-    """Return how a pull request was merged where nobody merged it, but something else that has its commits."""
+    """Return how a pull request was merged that no person merged, but a push of its commits."""
     if making.merged_as in _PUSHED:
         return "was merged by a push of its commits to the default branch, not by its own merge"
     if making.merged_with:

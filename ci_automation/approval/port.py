@@ -95,7 +95,7 @@ class Asked(Struct, frozen=True):
 class GrantedApproval(Struct, frozen=True):
     """An approval that counts; `asked` is when it was asked for, where GitHub does not say when it was given.
 
-    `shown` are the names of the hazards that the approver was shown; None where nobody knows that.
+    `shown` are the names of the hazards that the approver was shown; None if that is unknown.
     """
 
     request: ApprovalRequest

@@ -161,7 +161,7 @@ class RequestBranch(Struct, frozen=True):
 
     @property
     def _is_told(self) -> bool:
-        """Return whether anybody is to be told, or GitHub, once the pull request is open."""
+        """Return whether people or GitHub are to be told once the pull request is open."""
         settings = self.settings
         people = settings.reviewers or settings.team_reviewers or settings.assignees
         return bool(people or settings.labels or settings.auto_merge)
@@ -193,7 +193,7 @@ class RequestBranch(Struct, frozen=True):
     def _hold_back(self, pull: PullRequest | None) -> None:
         """Switch auto-merge off for commits that the person who switched it on has not seen.
 
-        It would: auto-merge stays on when somebody who may write pushes. Where it is configured, reviews of the last
+        It would: auto-merge stays on when an account that may write pushes. Where it is configured, reviews of the last
         commit are what counts.
         """
         if pull and pull.auto_merge and not self.settings.auto_merge:
@@ -217,7 +217,7 @@ class RequestBranch(Struct, frozen=True):
             self._dress(pull, wish, snapshot)
 
     def _dress(self, pull: PullRequest, wish: WantedRequest, snapshot: PullSnapshot) -> None:
-        """Tell those who shall answer, and at last that it was done."""
+        """Tell the people who are asked, and note at last that this was done."""
         settings = self.settings
         if settings.reviewers or settings.team_reviewers:
             self.pulls.request_review(pull.number, settings.reviewers, settings.team_reviewers)

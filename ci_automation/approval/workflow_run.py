@@ -121,7 +121,7 @@ class WorkflowApprovals(Struct, frozen=True):
         cancelled, or agreed to and then failed, is.
 
         Raises:
-            UnprotectedEnvironment: the run would not wait for anybody.
+            UnprotectedEnvironment: the run would not wait for a reviewer.
             ReleaseSourceError: GitHub failed or refused. A run whose start was not answered is found by the next check.
         """
         request = ApprovalRequest.of(question.plan, question.step, self.kind)

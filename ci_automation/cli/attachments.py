@@ -44,7 +44,7 @@ def attach_command(
     """Attach files and notes of your own to an artifact, such as a README, a team or a link.
 
     They are a referrer of the digest that ARTIFACT has now, as `oras attach` makes it. Its signature stays valid,
-    clusters do not read it, and the next publication has another digest without it. Nobody signs it.
+    clusters do not read it, and the next publication has another digest without it. It is not signed.
 
     \b
     flux-manifests attach oci://ghcr.io/acme/flux-manifests:production README.md \\

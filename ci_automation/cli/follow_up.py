@@ -43,7 +43,7 @@ def flags(given: Arguments) -> tuple[str, ...]:
 
 
 def planned(target: Target, given: Arguments) -> tuple[str, ...]:
-    """Return whom the plan for an approval has to trust: who signs it, where nobody else is known."""
+    """Return whom the plan for an approval has to trust: who signs it, if no other signer is known."""
     told = _said(given, Repeat.TRUST)
     if given.key and not given.public_key and not given.issuer:
         return ("--key", given.key, *told)

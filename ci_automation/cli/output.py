@@ -49,7 +49,7 @@ def progress(*, verbose: bool, text: bool) -> Callable[[str], None]:
 
 
 def confirmation(given: Arguments) -> Callable[[Adoption], bool]:
-    """Return who is asked whether to adopt: the person at the terminal; --yes has answered, and nobody else can."""
+    """Return who is asked whether to adopt: the person at the terminal; --yes has answered, and no other source can."""
 
     def ask(adoption: Adoption) -> bool:
         from ci_automation.report.adoption import ALONE, adoption_text
@@ -64,7 +64,7 @@ def confirmation(given: Arguments) -> Callable[[Adoption], bool]:
 
 
 def confirmed(question: str) -> bool:
-    """Return what the person at the terminal answers; where there is none, nobody has said yes."""
+    """Return what the person at the terminal answers; without a terminal the answer is no."""
     done_with_progress()
     return sys.stdin.isatty() and click.confirm(question, err=True)
 

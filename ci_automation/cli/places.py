@@ -196,7 +196,7 @@ def upstream(given: Arguments, config: Config | None) -> Upstream:
 
 
 def release_ports(given: Arguments, config: Config | None, say: Callable[[str], None]) -> Ports:
-    """Return the ports of a flow that only renders and compares releases: no artifact, nobody who signs."""
+    """Return the ports of a flow that only renders and compares releases: no artifact and no signer."""
     from ci_automation.flows.ports import Ports
 
     proof = upstream(given, config)

@@ -79,7 +79,7 @@ def promote_command(
 
 
 def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Arguments, after: tuple[str, ...]) -> int:
-    """Promote to one channel, which somebody asked for: what keeps it from being done is an error."""
+    """Promote to the one channel that was named: what keeps it from being done is an error."""
     done = promote(planned.promotion, approved)
     shown = as_shown(planned.name, done)
     if given.output == "text":
@@ -182,7 +182,7 @@ def each_wave(
 def looks_ahead(goals: Iterable[Target], given: Arguments, *, needs_trust: bool) -> list[PromotionResult]:
     """Return what `promote` would do with the promoted channels among these, wave by wave; write nothing.
 
-    Unless it `needs_trust`, a channel is shown whose digest nobody can verify.
+    Unless it `needs_trust`, a channel is shown whose digest cannot be verified.
     """
     looks = each_wave(waves_to(goals, given), lambda it: Promoted(consider(it), done=False))
     return [_with_present(look, needs_trust=needs_trust) for look in looks]

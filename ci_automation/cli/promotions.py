@@ -186,7 +186,7 @@ def _planned(
 def _origin(source: str, goal: Ports, given: Arguments) -> Ports:
     """Return the world of a source.
 
-    Where nobody is known whom to trust there, it is whom the target trusts, who has to have signed it in any case.
+    Without trusted signers of the source, those of the target are trusted: they must have signed it in any case.
     """
     _, ports = reading(source, given)
     return ports if ports.trusted else replace(ports, trusted=goal.trusted)

@@ -129,7 +129,7 @@ def finish(
 
 
 def _name_adoption(result: Result, given: Arguments) -> None:
-    """Print the whole command that adopts what nobody signed, and let the hint of the error name it."""
+    """Print the whole command that adopts an unsigned digest, and let the hint of the error name it."""
     error = result.done
     if isinstance(error, Error) and error.code in {"unsigned", "not-ours"}:
         adopting = _updating(result.target, replace(given, adopt=True), begun=False)
@@ -242,7 +242,7 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
 
 
 def _of_trust(result: Result, outcome: Outcome) -> Iterator[str]:
-    """Yield whose signature was verified, or made; the headline says of what nobody signed that it is adopted first."""
+    """Yield whose signature was verified, or made; the headline says of an unsigned digest that it is adopted first."""
     intent, current = result.target.intent, outcome.plan.current
     if not (outcome.verified or outcome.unsigned):
         yield f"Nothing was verified: {result.target.ports.why_nobody}."

@@ -55,7 +55,7 @@ class MistypedChannel(UsageError):
 
 
 class Unanswered(UsageError):
-    """A question of `setup` has no answer, and nobody at a terminal can be asked."""
+    """A question of `setup` has no answer, and there is no terminal to ask at."""
 
     hint = "Give it as an option, or run `setup` in a terminal, in a clone of the fleet repository."
 
@@ -131,7 +131,7 @@ def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
 
 
 class _Questions(Struct, frozen=True):
-    """Asks a person what no option answers; takes the default if nobody can be asked."""
+    """Asks a person what no option answers; takes the default without a terminal."""
 
     told: Mapping[str, str | None]
     yes: bool
@@ -140,7 +140,7 @@ class _Questions(Struct, frozen=True):
         """Return the answer.
 
         Raises:
-            Unanswered: nobody can be asked, and there is no default.
+            Unanswered: there is no terminal, and no default.
         """
         if (told := self.told[option]) is not None:
             return told
@@ -162,8 +162,8 @@ def _answered(
 
     Raises:
         NotGitHub: the remote is on another host, and no option names a repository on GitHub.
-        Unanswered: something is missing, and nobody can be asked.
-        MistypedChannel: a channel has nearly the name of one that exists, and nobody said that it is a new one.
+        Unanswered: an answer is missing, and there is no terminal.
+        MistypedChannel: a channel has nearly the name of one that exists, and no answer said that it is a new one.
     """
     if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
         raise NotGitHub(host) if (host := other_host(top)) else Unanswered("repository")
@@ -229,7 +229,7 @@ def _which_exist(
     """Return which of the channels have a digest; None where the registry does not say.
 
     Raises:
-        MistypedChannel: one has nearly the name of one that exists, and nobody said that it is a new one.
+        MistypedChannel: one has nearly the name of one that exists, and no answer said that it is a new one.
     """
     one_each = {it.repository: it for it in channels.values()}
     listed = {repository: tags_beside(channel) for repository, channel in one_each.items()}

@@ -184,7 +184,7 @@ def _outcome(planned: Planned, goal: Target) -> Outcome:
     """Return a plan as the result of a run that did nothing of it."""
     trust = planned.observed.trust
     unsigned = bool(trust is Trust.UNCHECKED and planned.plan.steps and not goal.intent.unsafe_unsigned)
-    if unsigned:  # perhaps: a signature that nobody verifies is there or not
+    if unsigned:  # perhaps: an unverified signature is there or not
         from ci_automation.signing.verify import gather
 
         found = gather(goal.ports.registry, goal.channel, planned.plan.current)

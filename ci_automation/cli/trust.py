@@ -49,7 +49,7 @@ def signing_mode(artifact: ArtifactConfig | None, given: Arguments) -> SigningMo
 
 
 def signer(artifact: ArtifactConfig | None, given: Arguments) -> Signer | None:
-    """Return who signs, or None where nobody does; a key is opened when it is needed.
+    """Return the signer, or None without one; a key is opened when it is needed.
 
     Raises:
         UsageError: the trust configuration is not there.
@@ -148,7 +148,7 @@ def _mask(secret: str) -> None:
 
 
 def trusted(artifact: ArtifactConfig | None, given: Arguments, signing: Signer | None) -> Trusted | None:
-    """Return who is trusted: as the options say, else the configuration, else whoever this run signs as.
+    """Return who is trusted: as the options say, else the configuration, else the signer of this run.
 
     Raises:
         UsageError: a key or pattern cannot be used.
@@ -176,7 +176,7 @@ def trusted(artifact: ArtifactConfig | None, given: Arguments, signing: Signer |
 
 
 def readers_trust(artifact: ArtifactConfig | None, given: Arguments, *, as_job: bool) -> tuple[Trusted | None, str]:
-    """Return whom a run trusts that only reads, or why nobody is known. It needs no secret.
+    """Return whom a run trusts that only reads, or why it knows no trusted signer. It needs no secret.
 
     That is whom the options or the configuration name, else the public half of --key; else what the configuration signs
     with, if it can be had here: the public half of its key, its identity. With `as_job` it may be this job's identity.
@@ -196,7 +196,7 @@ def readers_trust(artifact: ArtifactConfig | None, given: Arguments, *, as_job: 
 
 
 def _signs_as(artifact: ArtifactConfig | None, given: Arguments) -> Trusted | None:
-    """Return what is trusted where nobody else is named: what the run would sign as, of a key its public half."""
+    """Return what is trusted if no other signer is named: the run's own, of a key its public half."""
     if signing_mode(artifact, given) not in {SigningMode.KEY, SigningMode.KMS}:
         signing = signer(artifact, given)
         return signing.trusted if signing else None

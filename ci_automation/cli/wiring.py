@@ -133,7 +133,7 @@ def _begun(given: Arguments, *, signs: bool) -> Config | None:
 def reading(artifact: str, given: Arguments) -> tuple[Reference, Ports]:
     """Return any reference, also one by digest or a configured name, with what is configured for its repository.
 
-    The key that signs is left alone: whoever only reads need not have it.
+    The key that signs is left alone: reading does not need it.
     """
     config = configuration(given)
     named = _configured(artifact, config)
@@ -158,7 +158,7 @@ def _same_repository(reference: Reference, config: Config | None, given: Argumen
 
 
 def reading_intent(given: Arguments) -> Intent:
-    """Return what somebody wants who only reads: an artifact's components as the given flags say."""
+    """Return the intent of a command that only reads: an artifact's components as the given flags say."""
     return Intent(now=datetime.now(UTC), components_file=given.components_file, flags=given.flags)
 
 
@@ -227,7 +227,7 @@ def _overlay_of_checkout(artifact: ArtifactConfig | None, given: Arguments) -> O
 
 
 def reading_files(text: str, given: Arguments) -> Tree:
-    """Return the files of an artifact that somebody wants looked at, verified where it is known who is trusted."""
+    """Return the files of an artifact, verified if a trusted signer is known."""
     from ci_automation.flows.verify import pull
 
     return pull(*reading(text, given))[0]
@@ -258,12 +258,12 @@ def _ports(
 
 
 def _reads(artifact: ArtifactConfig | None, given: Arguments, *, as_job: bool) -> tuple[None, Trusted | None, str]:
-    """Return that nobody signs, who is trusted, and why nobody is."""
+    """Return no signer, who is trusted, and why no one is."""
     return (None, *readers_trust(artifact, given, as_job=as_job))
 
 
 def _signs(artifact: ArtifactConfig | None, given: Arguments) -> tuple[Signer | None, Trusted | None, str]:
-    """Return who signs, who is trusted, and why nobody is."""
+    """Return who signs, who is trusted, and why no one is."""
     from ci_automation.signing.signer import LateSigner
 
     signing = signer(artifact, given)

@@ -1,6 +1,6 @@
-"""The configuration that a preview goes by: of a pull request what it wants, and no address and nobody to trust.
+"""The configuration that a preview goes by: of a pull request what it wants, but no address and no trusted signer.
 
-A request that names a host would get the job's credentials sent there, before anybody has reviewed it. So where
+A request that names a host would get the job's credentials sent there, before a person has reviewed it. So where
 artifacts and releases are, who is trusted, and which files are read is as the base commit says.
 """
 

@@ -1,7 +1,7 @@
 """Attachments of a digest: a team's own files and notes, and the statements of signers about it.
 
 A team's attachment is a referrer as oras writes it (OCI image spec v1.1, *Guidelines for Artifact Usage*): the files
-are layers with their names in annotations. Nobody signs it: whoever can write to the repository can attach something.
+are layers with their names in annotations. They are not signed: all writers of the repository can attach something.
 """
 
 from __future__ import annotations

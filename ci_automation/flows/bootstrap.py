@@ -45,7 +45,7 @@ class NotBuildable(UsageError):
 
 
 class AppliedByOthers(PolicyRefused):
-    """The cluster's Flux belongs to somebody else, who would undo what this run does."""
+    """The cluster's Flux belongs to another owner, who would undo what this run does."""
 
     hint = "Nothing was applied. The steps that `init --from` prints take such a cluster to an artifact."
 
@@ -157,7 +157,7 @@ def bootstrap(prepared: Installation, cluster: Kubectl, ports: Ports) -> str:
 
 
 def _require_ours(cluster: Kubectl, sync: Sync, controllers: Iterable[BuiltObject]) -> None:
-    """Check that the cluster has no Flux yet, or the one of this channel, or one that nobody applies."""
+    """Check that the cluster has no Flux yet, or the one of this channel, or one that nothing applies."""
     for each in controllers:
         found = cluster.get(f"deployment/{each.name}", each.namespace) or {"metadata": {}}
         labels: dict[str, Any] = found["metadata"].get("labels", {})

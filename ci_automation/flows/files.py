@@ -141,7 +141,7 @@ def read_file(path: Path, limit: int, refused: Callable[[str], Error]) -> bytes:
         refused: it is not there, is neither of them, cannot be read, or has more than `limit` bytes.
     """
     try:
-        # Any other pipe may have nobody who writes, and would be waited for without end.
+        # Any other pipe may have no writer, and would be waited for without end.
         if not path.is_file() and not (path.parent in _OPENED and path.is_fifo()):
             raise refused("it is not a regular file" if path.exists() else "it is not there")
         with path.open("rb") as file:

@@ -34,7 +34,7 @@ _UNTRUSTED = ("unsigned", "another signer")
 class HistoryEntry(Struct, frozen=True):
     """One digest: its immutable tag (none if another tool published it), the other tags on it, its records and holds.
 
-    Without records its time and publisher are unknown. The number counts from the newest version, whoever is trusted.
+    Without records its time and publisher are unknown. The number counts from the newest version, trusted or not.
     """
 
     digest: Digest

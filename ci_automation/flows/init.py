@@ -64,7 +64,7 @@ class FirstRefused(PolicyRefused):
 
 
 class StillHeld(PolicyRefused):
-    """A channel that was deleted, and that a rollback had moved back from what it shall begin with now."""
+    """The version to begin with is one from which a rollback had moved this deleted channel back."""
 
     hint = "Begin with the version that the channel had last, lift the hold with `rollback --lift`, and `update` it."
 
@@ -73,7 +73,7 @@ class StillHeld(PolicyRefused):
 
 
 class WasNewer(PolicyRefused):
-    """A channel that was deleted had a newer version than it shall begin with now."""
+    """This deleted channel had a newer version than the one to begin with."""
 
     hint = "Begin with the version that the channel had last, and go back from there with `rollback`."
 
@@ -88,7 +88,7 @@ def _at(hazard: Hazard) -> str:
 class FirstArtifact(Struct, frozen=True):
     """A first artifact that was rendered and judged; `findings` are empty if the channel has it already.
 
-    `last` says what the channel had before somebody deleted it, if it had anything. `signed` says that the run which
+    `last` says what the channel had before it was deleted, if it had anything. `signed` says that the run which
     published it, or found it, verified its signature.
     """
 
@@ -134,7 +134,7 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
         UnprovenRendering: nothing proves the rendering, and that is not accepted.
         ImageMissing: an image is to be pinned, and is not there.
         FirstRefused: it would break clusters, or policy refuses it.
-        WasNewer, StillHeld: the channel had a newer version before somebody deleted it, or was moved back from this.
+        WasNewer, StillHeld: the channel had a newer version before it was deleted, or was moved back from this.
     """
     require_signer(ports, intent)
     options = Options().with_flags(intent.flags)

@@ -47,7 +47,7 @@ class GitAppliesFolder(PolicyRefused):
 
 
 class PlainSecrets(PolicyRefused):
-    """Files of the folder hold Secrets that whoever can pull the artifact can read."""
+    """Files of the folder hold Secrets, which all who can pull the artifact can read."""
 
     hint = (
         "Encrypt them with SOPS, or move them out of the folder. To publish them as they are, put their fingerprints "

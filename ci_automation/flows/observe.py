@@ -146,7 +146,7 @@ def accept_both(signing: Trusted, trusted: Trusted) -> str:
 def _if_it_was_you(signers: Sequence[Identity], signer: Signer) -> str:
     """Return what to do if one of those who signed is one's own workflow, of another file or branch than this run's.
 
-    An identity of another owner is never put into a command: whoever can write to the registry chose it.
+    An identity of another owner is never put into a command: a writer of the registry chose it.
     """
     signing = signer.trusted
     if isinstance(signing, TrustedKeys) or not isinstance(signer.who, Identity):
@@ -170,7 +170,7 @@ def observe_or_adopt(
 
     Raises:
         NotFound: there is no such channel.
-        Unsigned, ForeignSignature: it is not to be trusted, and shall not be adopted.
+        Unsigned, ForeignSignature: it is not to be trusted, and is not being adopted.
         NotAdopted: a person was asked, and did not say yes.
     """
     try:

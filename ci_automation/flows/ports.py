@@ -76,12 +76,12 @@ class Ports(Struct, frozen=True):
     releases: ReleaseSource
     signer: Signer | None = None
     trusted: Trusted | None = None
-    why_nobody: str = NOBODY_NAMED  # is trusted, where nobody is
+    why_nobody: str = NOBODY_NAMED  # why no signer is trusted, if so
     find_upstream: Callable[[], Upstream | None] = lambda: None
     find_kustomize: Callable[[], Kustomize | None] = lambda: None
     find_overlay: Callable[[], OverlayFolder | None] = lambda: None  # of the checkout
     find_git: Callable[[], GitContent | None] = lambda: None  # where GitHub can be asked about the overlay
-    images: Images | None = None  # None: nobody asks whether the controllers' images are there
+    images: Images | None = None  # None: the run does not ask whether the controllers' images are there
     say: Callable[[str], None] = lambda _: None
     clock: Callable[[], datetime] = lambda: datetime.now(
         UTC
@@ -145,7 +145,7 @@ class Ports(Struct, frozen=True):
         """Return what signs and attaches the records and holds of `channel`.
 
         Raises:
-            NoSigner: nobody can sign them.
+            NoSigner: there is nothing to sign them with.
         """
         from ci_automation.records.writer import RecordWriter
 
@@ -194,7 +194,7 @@ class Intent(Struct, frozen=True):
     def approval_by(self, option: str, at: datetime) -> Approval:
         """Return the approval of the reviewer who let this run go on, or else of the person who gave `option` to it.
 
-        A terminal proves nobody's name: the record names the signer, who approved by signing.
+        A terminal proves no name: the record names the signer, who approved by signing.
         """
         from ci_automation.records.notes import Approval
 

@@ -66,7 +66,7 @@ class OtherDigest(PolicyRefused):
 
 
 class RecordNotBelieved(VerificationFailed):
-    """This run would sign the record of the promotion as somebody whom nobody trusts."""
+    """This run would sign the record of the promotion as a signer that is not trusted."""
 
     hint = (
         "Clusters are not affected, but the next promotion would not find the record. Name who signs it in `verify` "
@@ -116,9 +116,9 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
     Raises:
         OtherDigest: a person approved another.
         SourceEmpty: there is no such source.
-        VerificationFailed: what is at either end is not signed by somebody who is trusted there, or clusters of the
+        VerificationFailed: no trusted signer of that end signed what is at either end, or clusters of the
             target would refuse it.
-        Conflict: somebody else published at the same time, or a version tag leads to a digest of another channel.
+        Conflict: another run published at the same time, or a version tag leads to a digest of another channel.
     """
     considered = consider(promotion)
     for digest in approved:
@@ -165,8 +165,8 @@ def _require_believed(promotion: Promotion) -> None:
     """Check that this run can sign the record of a promotion, and that trusted signers' records are such.
 
     Raises:
-        NoSigner, SigningError: nobody can.
-        RecordNotBelieved: nobody would believe it.
+        NoSigner, SigningError: there is no signer, or it fails.
+        RecordNotBelieved: its signer is not trusted.
     """
     signer, trusted = promotion.ports.own_signer(), promotion.ports.require_trusted()
     if not trusted.names(signer.who):

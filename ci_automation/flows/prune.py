@@ -54,7 +54,7 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime) -
     """Return what would go; nothing is written.
 
     Raises:
-        NobodyTrusted: nobody tells what is ours.
+        NobodyTrusted: no trusted signer tells what is ours.
     """
     trusted = ports.require_trusted()
     tags = _tags(repository, ports)
@@ -104,7 +104,7 @@ def _own_version(
 ) -> Version | None:
     """Return the version in the immutable tag of a digest; None where what is signed says that it has another one.
 
-    Whoever can write to the registry makes tags: an old digest with a high version would push the newest ones out.
+    All who can write to the registry make tags: an old digest with a high version would push the newest ones out.
     """
     version = _version(tag, digest)
     if version is None or moves is None:
@@ -135,7 +135,7 @@ def _led_to(repository: Reference, tags: Mapping[str, Digest], ports: Ports) -> 
 
 
 def _moves(repository: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> tuple[Record, ...] | None:
-    """Return the records of a digest that is signed; None where nobody who is trusted signed it."""
+    """Return the records of a digest that is signed; None if no trusted signer signed it."""
     try:
         verify(ports.registry, repository, digest, trusted)
     except VerificationFailed:
@@ -163,7 +163,7 @@ def _ends(moves: Mapping[Digest, tuple[Record, ...] | None], home: str) -> dict[
 
 
 def _others(tag: str, tags: Mapping[str, Digest], led_to: Mapping[str, Digest | None]) -> tuple[str, ...]:
-    """Return the tags that lead to what a tag names, besides it; those count that nobody can see through."""
+    """Return the tags that lead to what a tag names, besides it; those count that cannot be seen through."""
     digest = tags[tag]
     leading = (other for other, found in led_to.items() if found in {digest, None})
     return tuple(sorted({*named_by_others(digest, {tag}, tags), *leading}))

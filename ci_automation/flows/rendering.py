@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def fetch(version: Version, ports: Ports, *, log_entry: bytes | None = None) -> FetchedRelease:
     """Return the release of `version`, and in it who vouches for its checksums.
 
-    That is nobody where the release is unsigned and need not be signed, or where nothing is checked. The entry of the
+    That is no one if the release is unsigned and need not be signed, or if nothing is checked. The entry of the
     transparency log is among the files afterwards; it is looked up unless it comes with them, or is given.
 
     Raises:
@@ -69,7 +69,7 @@ def _vouched(version: Version, files: ReleaseFiles, upstream: Upstream) -> Vouch
 
 
 class UpstreamArtifact(Struct, frozen=True):
-    """What upstream itself rendered of a release, and who vouches for it; None where nobody does and nobody must."""
+    """What upstream itself rendered of a release, and who vouches for it; None if no one does or must."""
 
     upstream: Upstream
     reference: Reference

@@ -68,7 +68,7 @@ class NotBack(PolicyRefused):
 
 
 class RollbackRefused(PolicyRefused):
-    """A rollback breaks what nobody has acknowledged."""
+    """A rollback breaks something that is not acknowledged."""
 
     def __init__(self, rollback: Rollback) -> None:
         super().__init__(
@@ -95,13 +95,13 @@ class RollbackProposal(Struct, frozen=True):
     options: Digest
     holds: tuple[Hold, ...]  # that the target needs: those of the base, and the new one
     left: Manifest | None = None  # of the base, if it is ours
-    behind: tuple[Hold, ...] = ()  # on what the channel had before somebody moved it, if that is newer
+    behind: tuple[Hold, ...] = ()  # on what the channel had before another writer moved it, if that is newer
 
 
 def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> RollbackProposal:
     """Return what moving `channel` back would do; nothing is written.
 
-    What the channel has now need not be signed by anybody who is trusted: nothing of it is taken along.
+    What the channel has now need not have a trusted signature: nothing of it is taken along.
 
     Raises:
         NoSigner, IdentityChange, NobodyTrusted: this run cannot sign the hold as a trusted signer.
@@ -131,7 +131,10 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
         if problem or problem_of(place(observed, ports), version, ports):
             kept = (*kept_holds(observed, target.version, ports, intent.now), *kept)
             behind = left_behind(ledger.newest(), hold, target.version)
-    kept = (*(it for it in kept if it.digest != known.digest), hold)  # whoever goes back to what was on hold wants that
+    kept = (
+        *(it for it in kept if it.digest != known.digest),
+        hold,
+    )  # going back to what was on hold says that it is wanted
     left = None if problem else observed.manifest
     return RollbackProposal(shown, past_one, stated_options(past_one, target), kept, left, behind)
 
@@ -142,7 +145,7 @@ def _leaving(
     """Return why what the channel has is not to be trusted, its contents if they can be read, and its version.
 
     The reason is empty where it only lost its signature. Without contents that are trusted the version is the target's:
-    whoever planted something must not hold back every version by the number in it.
+    a planted digest must not hold back every version by the number in it.
 
     Raises:
         NotBack: the target is newer than what the channel has.

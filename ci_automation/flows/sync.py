@@ -53,7 +53,7 @@ class UnfitVerification(UsageError):
 
 
 class NoTagInRange(UsageError):
-    """No tag of the repository is in the range that clusters shall follow."""
+    """No tag of the repository is in the range for clusters to follow."""
 
     hint = (
         "Tags such as v2.9.4-6370c322dfcc are pre-releases in a range. Set versionTags: true and let `update` run, or "
@@ -71,7 +71,7 @@ def sync(
 
     Raises:
         NotForClusters: the channel is in an image layout directory.
-        NobodyTrusted: there is nobody whose signature a cluster could ask for.
+        NobodyTrusted: there is no signer whose signature a cluster could ask for.
         Unsigned, ForeignSignature: what the channel has would not be accepted.
         InvalidSync, UnfitSettings: a name, the interval or a field is none that clusters take.
         NoTagInRange: clusters would find nothing.

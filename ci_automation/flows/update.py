@@ -46,7 +46,7 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     Raises:
         VerificationFailed: the base is not signed by a trusted signer, or is not where the channel belongs, and was
             not adopted.
-        Conflict: somebody else published at the same time.
+        Conflict: another run published at the same time.
     """
     observed, signed = _observe_or_heal(channel, ports, intent)
     planned = plan_on(observed, ports, intent)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ClusterRefuses(VerificationFailed):
-    """A digest is signed by somebody trusted, and the clusters with the Flux that is in it refuse it all the same."""
+    """A trusted signer signed a digest, and clusters with the Flux that is in it refuse it all the same."""
 
     hint = "See the table. `update` writes missing signatures; delete a bundle that another signer wrote."
 
@@ -49,12 +49,12 @@ class Verification(Struct, frozen=True):
 
 
 def verify_channel(reference: Reference, ports: Ports, intent: Intent) -> Verification:
-    """Return whether somebody trusted signed what `reference` names, and what clusters make of it.
+    """Return whether a trusted signer signed what `reference` names, and what clusters make of it.
 
     Of a channel or a version tag it also says whether signed records have it where it belongs.
 
     Raises:
-        NobodyTrusted: there is nobody to ask for.
+        NobodyTrusted: there is no signer to ask for.
         NotFound: there is no such artifact.
     """
     trusted = ports.require_trusted()

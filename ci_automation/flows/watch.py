@@ -1,8 +1,8 @@
 """A dead-man's switch: whether the scheduled check still runs, said by an issue and by a job that fails.
 
-GitHub switches a schedule off after 60 days without a commit ("Disabling and enabling a workflow"), and nobody hears
-of a check that does not run. This flow runs in a workflow of its own, and keeps both alive. Who watches it is whoever
-gets GitHub's mail about a failed job.
+GitHub switches a schedule off after 60 days without a commit ("Disabling and enabling a workflow"), and a
+check that does not run sends no mail. This flow runs in a workflow of its own, and keeps both alive. The people who
+get GitHub's mail about a failed job watch it.
 """
 
 from __future__ import annotations

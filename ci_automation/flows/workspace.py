@@ -177,7 +177,7 @@ def _require_place(folder: str, workspace: Path) -> None:
 def _require_plain(path: str, name: str) -> None:
     """Refuse a name with characters that a reviewer does not see, or sees at another place."""
     if unseen := next((char for char in name if unicodedata.category(char) in _UNSEEN), None):
-        raise UnfitOverlayFile(path, f"has the character U+{ord(unseen):04X} in its name, which nobody sees")
+        raise UnfitOverlayFile(path, f"has the character U+{ord(unseen):04X} in its name, which is invisible")
 
 
 def _entries(root: Path, folder: str, *, components: bool) -> Iterator[GitEntry]:

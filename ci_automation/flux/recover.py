@@ -14,8 +14,8 @@ from ci_automation.flux.text import SEPARATOR, documents
 from ci_automation.flux.version import InvalidVersion, Version
 
 MAX_CHARACTERS = 4 << 20  # Flux's own have up to 0.7 million
-# The text may be anybody's. So no pattern may look at a part of it twice: each repetition is bounded, or ends at what
-# cannot be in it.
+# The text may be an attacker's. So no pattern may look at a part of it twice: each repetition is bounded, or ends at
+# what cannot be in it.
 _HEADER = re.compile(
     rf"(?:---\n)?{re.escape(GENERATED)}\n# Flux Version: (?P<version>\S{{1,64}})\n"
     r"# Components: (?P<components>\S{0,512})\n"

@@ -97,7 +97,7 @@ class ContentHistory(BranchLog):
     ) -> Mapping[str, tuple[ContentMerge, ...]]:
         """Return, by the commit that each update led to, the requests that GitHub merged as that commit.
 
-        If they shall not be `compared`, or `made` shall not be told, that takes no more requests: a page then counts as
+        Without `compared`, or without `made`, that takes no more requests: a page then counts as
         one that compared with the state before the merge, and the makers are those whom commits name.
 
         What a request of a fork compared, one that went into another branch than the default, or one that is too large

@@ -144,7 +144,7 @@ def _people(seen: PullSnapshot) -> str:
     told = next(filter(None, marks), None)
     amended = told is not None and told["key"] == key and told["commit"] != commit
     others = {each.author.login if each.author else "" for each in branch.commits if not _key_of(each, seen.viewer)}
-    return ", ".join(sorted(filter(None, others))) or ("somebody" if others or amended else "")
+    return ", ".join(sorted(filter(None, others))) or ("an unknown account" if others or amended else "")
 
 
 def _write(commits: Commits, seen: PullSnapshot, proposal: Proposal) -> str:

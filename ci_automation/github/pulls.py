@@ -75,7 +75,7 @@ class Pulls(OfRepository):
     def keep_comment(self, number: int, mark: str, text: str) -> None:
         """Write a comment that begins with `mark`, or change the one that this token's own account wrote before.
 
-        A comment of another account with the same mark is left alone: anybody can write one.
+        A comment of another account with the same mark is left alone: all accounts can write one.
 
         Raises:
             NotOnGitHub: there is no such pull request.
@@ -117,7 +117,7 @@ class Pulls(OfRepository):
         self._auto_merge(_AUTO_MERGE, "enablePullRequestAutoMerge", pull, asked, wanted=True)
 
     def disable_auto_merge(self, pull: PullRequest) -> None:
-        """Switch auto-merge off, whoever switched it on.
+        """Switch auto-merge off, also if a person switched it on.
 
         Raises:
             GitHubRefused: auto-merge was off, or the pull request was merged.

@@ -180,7 +180,7 @@ class Certainty(enum.StrEnum):
     """How sure a hazard is, the least first."""
 
     ADVICE = "advice"  # it breaks nothing; it is worth knowing
-    UNCHECKED = "unchecked"  # nobody could look
+    UNCHECKED = "unchecked"  # could not be looked at
     POSSIBLE = "possible"  # it breaks some clusters, and nothing tells whether it is these
     CERTAIN = "certain"
 
@@ -188,7 +188,7 @@ class Certainty(enum.StrEnum):
 def in_shell(*words: str) -> str:
     """Return a command between backticks, which a shell takes as it is.
 
-    For a word that has a backtick of its own, or signs that nobody sees, it says NAME: a person has to look.
+    For a word that has a backtick of its own, or invisible signs, it says NAME: a person has to look.
     """
     fit = (shlex.quote(word) if word.isprintable() and "`" not in word else "NAME" for word in words)
     return f"`{' '.join(fit)}`"
@@ -248,7 +248,7 @@ class Hazard(Struct, frozen=True):
     def named(self) -> str:
         """Return the 16 hex digits by which a later run knows what an approver was shown; its words do not count.
 
-        That nobody could look counts by its gate: what a registry does not tell, and why, changes from hour to hour.
+        What could not be looked at counts by its gate: what a registry does not tell, and why, changes each hour.
         """
         return self.fingerprint if self.certainty is not Certainty.UNCHECKED else fingerprint(self.gate, self.certainty)
 

@@ -121,7 +121,7 @@ def compared(old: str, new: str, file: ObjectId, *, quick: bool = True) -> tuple
 
 
 def first(found: Iterable[Change], file: ObjectId, *known: str) -> Iterator[Change]:
-    """Yield so many changes as somebody may go through, and that there are more; by `known` it is known which ones."""
+    """Yield as many changes as a person may go through, and that there are more; by `known` it is known which ones."""
     found = iter(found)
     yield from islice(found, _MAX_CHANGES)
     text = f"differs in more than {_MAX_CHANGES:,} places; what else changes is not told"

@@ -191,7 +191,7 @@ def _hidden(*trees: Tree) -> set[str]:
 
 
 def _of_secrets(tree: Tree) -> set[str]:
-    """Return the files that kustomize makes Secrets of, or patches Secrets with; all, if nobody can tell which."""
+    """Return the files that kustomize makes Secrets of, or patches Secrets with; all, if that cannot be told."""
     found = set[str]()
     for path, file in tree.by_path.items():
         place, text = PurePosixPath(path), _text(file.content) or ""

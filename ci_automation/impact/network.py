@@ -34,11 +34,11 @@ class _Untold(Exception):
 
 
 class _TooMany(_Untold):
-    """Rules let more through than anybody writes down."""
+    """Rules let more through than one writes by hand."""
 
 
 class _Peer(Struct, frozen=True):
-    """The other side of traffic: everybody, an IP block, or pods in namespaces; a selector is its requirements."""
+    """The other side of traffic: all, an IP block, or pods in namespaces; a selector is its requirements."""
 
     everybody: bool = False
     block: str = ""

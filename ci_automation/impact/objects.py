@@ -50,7 +50,7 @@ def read_objects(text: str) -> tuple[Object, ...]:
     Whatever has a list of `items` is taken apart, as clusters do (fluxcd/pkg/ssa, `ReadObjects`), and is no object.
 
     Raises:
-        UnreadableObjects: it is not YAML, is longer or deeper than anybody writes, or has anchors, aliases, tags
+        UnreadableObjects: it is not YAML, is longer or deeper than the limits, or has anchors, aliases, tags
             or merge keys.
     """
     return tuple(

@@ -68,11 +68,11 @@ class Permission(NamedTuple):
 
 
 class Unbounded(Exception):
-    """Rules are no rules, or have more permissions than anybody grants."""
+    """Rules are no rules, or have more permissions than the limit."""
 
 
 class TooMany(Unbounded):
-    """Rules have more permissions than anybody grants."""
+    """Rules have more permissions than the limit."""
 
 
 class Room:

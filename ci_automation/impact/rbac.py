@@ -102,7 +102,7 @@ def binding(pair: Pair, _room: Room) -> Iterator[Change]:
     """Yield that a binding is there now, or no longer, and who has or had which role."""
     value = mapping(pair.old if pair.new is MISSING else pair.new)
     role, subjects = mapping(value.get("roleRef")), subjects_of(value.get("subjects"))
-    whom = f"{named_role(role)} to {listed(map(named_subject, subjects)) or 'nobody'}"
+    whom = f"{named_role(role)} to {listed(map(named_subject, subjects)) or 'no subject'}"
     if pair.new is MISSING:
         yield pair.whole(ChangeKind.BINDING_REMOVED, Severity.NOTICE, f"is gone: it gave {whom}")
     else:
@@ -160,7 +160,7 @@ def _grave(role: dict[str, Any], subject: Subject) -> Severity:
 
 
 def is_everybody(subject: Subject) -> bool:
-    """Return whether a subject is a group that everybody is in, or every service account of some namespace."""
+    """Return whether a subject is a group that all users are in, or every service account of some namespace."""
     return subject[3].partition(":serviceaccounts:")[0] in _EVERYBODY
 
 

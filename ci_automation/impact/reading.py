@@ -78,7 +78,7 @@ def read(text: str) -> list[Document]:
     """Return the documents of a text, which together are the whole text.
 
     Raises:
-        UnreadableObjects: it is not YAML, is longer or deeper than anybody writes, or has anchors, aliases, tags
+        UnreadableObjects: it is not YAML, is longer or deeper than the limits, or has anchors, aliases, tags
             or merge keys.
     """
     import yaml

@@ -151,7 +151,7 @@ def _almighty(right: Right) -> Right:
 
 
 def _to(value: Any, right: Right) -> Right:  # noqa: ANN401 - a value of YAML
-    """Return the right of the subjects of a binding; what everybody has is grave."""
+    """Return the right of the subjects of a binding; what all users have is grave."""
     subjects = subjects_of(value)
     severity = Severity.DANGER if any(map(is_everybody, subjects)) else right.severity
     return replace(right, subjects=tuple(map(named_subject, subjects)), severity=severity)

@@ -1,6 +1,6 @@
 """Changes of a custom resource's schema: what it accepts now, and what it no longer accepts.
 
-The keywords are those of a structural schema (`JSONSchemaProps` of apiextensions.k8s.io/v1). Nobody can tell whether
+The keywords are those of a structural schema (`JSONSchemaProps` of apiextensions.k8s.io/v1). It cannot be told whether
 another pattern or rule takes less, so it counts as taking less, as does all that does not plainly take more.
 """
 

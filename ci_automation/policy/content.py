@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ONLY_IMAGES = frozenset({ChangeClass.IMAGE, ChangeClass.VERSION})
 _LOOKED_AT = {"options": "the install options", "files": "the overlay"}
 _LISTED = 10
-UPSTREAM = "upstream"  # the gate that is there only for a release that nobody signed
+UPSTREAM = "upstream"  # the gate that is there only for an unsigned release
 _UNSIGNED = "upstream not proven: no signature shows that Flux published this release"
 _SIGNATURE = "the signature of the release's checksums"
 _BY_ITSELF = {

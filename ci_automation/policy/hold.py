@@ -58,7 +58,7 @@ class Hold(Struct, frozen=True):
         """Return whether `offered` has to wait.
 
         Besides the refused digest and version, that is every older version that was there already when the channel was
-        moved back: whoever goes back from 2.9.4 to 2.8.8 does not want 2.9.3. A later patch of the old minor is new.
+        moved back: 2.9.3 is not wanted after going back from 2.9.4 to 2.8.8. A later patch of the old minor is new.
         """
         if not self.is_on(now):
             return False

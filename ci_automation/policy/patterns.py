@@ -42,7 +42,7 @@ class UnanchoredPattern(UsageError):
     def __init__(self, pattern: str) -> None:
         super().__init__(
             f"the pattern {pattern[:_SHOWN]!r} has no ^ at its beginning and $ at its end, so it also matches longer "
-            "identities that somebody else can have"
+            "identities that others can have"
         )
         form = anchored_form(pattern)
         self.hint = (
@@ -85,7 +85,7 @@ def require_re2(pattern: str) -> str:
     import re2
 
     if not pattern:
-        raise InvalidPattern(pattern, "an empty one matches everybody")
+        raise InvalidPattern(pattern, "an empty one matches every identity")
     options = re2.Options()
     options.log_errors = False
     try:
@@ -106,7 +106,7 @@ def require_anchored(pattern: str) -> str:
     """Return `pattern`, if it matches nothing but whole texts.
 
     Raises:
-        UnanchoredPattern: it matches a part of a text, or is written so that nobody can tell.
+        UnanchoredPattern: it matches a part of a text, or is written so that this cannot be told.
     """
     if not is_anchored(pattern):
         raise UnanchoredPattern(pattern)

@@ -39,7 +39,7 @@ class PromotionCandidate(Struct, frozen=True):
 class Goal(Struct, frozen=True):
     """A promotion's target: its present version (None: nothing), its policy, and the soak time.
 
-    `gone` is the version that it had by its records until somebody deleted it.
+    `gone` is the version that it had by its records until it was deleted.
     """
 
     current: Version | None

@@ -39,7 +39,7 @@ class Stored(Struct, frozen=True):
     """One artifact: its immutable tag, every other tag that leads to it, and when a channel came to it or left it last.
 
     `ours` says that a trusted signer signed it. `at` is None if no signed record tells the time. `last_of` are the
-    channels that had it last by their records, wherever somebody has moved them since.
+    channels that had it last by their records, wherever they point now.
     """
 
     digest: Digest

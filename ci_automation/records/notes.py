@@ -215,7 +215,7 @@ class Record(Note, frozen=True, rename="camel"):
     `previous` is None for the first publication. A record is `recovered` if a later run wrote it, since the run that
     moved the channel had no time to. `by` is who signs it, as `Verified.by` prints itself. `promoted_from` is the
     channel that the digest was promoted from, as a record names it. `rolled_back` says that the channel was moved back
-    to the digest, from `previous`, and had had it before. `adopted` says that nobody published the digest: the person
+    to the digest, from `previous`, and had had it before. `adopted` says that no run published the digest: the person
     in `approval` adopted it, and there is no `proof` of its rendering. `content` is what Git had, if the channel's
     content is from there. `source` is the commit that `run` was started for, if an action published.
     """

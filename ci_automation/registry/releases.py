@@ -1,7 +1,7 @@
 """Releases of Flux in an OCI repository: one artifact a release, under the tag of its version.
 
 Its config is JSON with the release and its tag as GitHub lists them; each layer is a file of the release, with its name
-in an annotation, as oras writes files. Whoever can write to the repository can change both: what is read is checked
+in an annotation, as oras writes files. All who can write to the repository can change both: what is read is checked
 like any other source's files, against checksums and upstream's signature. The tag `advisories` has the published
 security advisories, in the form of a directory's `advisories.json`.
 """
@@ -145,7 +145,7 @@ def put_release(registry: Registry, place: Reference, described: Mapping[str, An
     """Store a release under its tag in the repository of `place`, and return whether anything was written.
 
     `described` has the release as `release` and its tags as `tags`, in GitHub's form. A release that is there keeps its
-    files, and gets those that it lacks. The tag comes last, so that nobody reads half a release.
+    files, and gets those that it lacks. The tag comes last, so that no reader gets half a release.
 
     Raises:
         OtherRelease: the repository has another file under one of the names.

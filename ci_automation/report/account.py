@@ -86,7 +86,7 @@ class Account(Struct, frozen=True):
 
     @property
     def refused(self) -> bool:
-        """Return whether nothing was published, nobody is asked, and the policy refuses what could be taken."""
+        """Return whether nothing was published or asked for, and the policy refuses what could be taken."""
         return not self.published and self.left is Decision.REFUSED
 
     @property

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.rights import FolderRights
 
 ALONE = "Adoption signs and records this digest, and publishes nothing else."
-_LINES = 60  # of a difference; whoever wants more has `pull`
+_LINES = 60  # of a difference; `pull` has the rest
 
 
 class AdoptedFile(Struct, frozen=True):

@@ -235,7 +235,7 @@ class Titled(Struct, frozen=True):
 
 
 class Quoted(Struct, frozen=True):
-    """Lines that nobody folds, such as a diff; Markdown shows `limit` characters, or, if they are `yaml`, all."""
+    """Lines that stay unfolded, such as a diff; Markdown shows `limit` characters, or, if they are `yaml`, all."""
 
     text: str
     limit: int = 0

@@ -98,7 +98,7 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
 
 
 def what_can_break(hazards: tuple[Hazard, ...], *, every: bool) -> Iterator[Part]:
-    """Yield the hazards of what nobody compares with anything, for a terminal."""
+    """Yield the hazards of what is not compared with anything, for a terminal."""
     detail = _EVERY if every else _SHORT
     blocks = tuple(hazard_blocks(Findings(hazards=hazards), detail))
     yield from on_terminal((Titled("What can break (certainty, gate)", blocks),)) if hazards else ()

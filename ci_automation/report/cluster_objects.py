@@ -41,7 +41,7 @@ class InvalidObjectName(UsageError):
 
 
 class NeededSecret(Struct, frozen=True):
-    """A Secret that somebody has to make: its purpose, and the end of the command `kubectl create secret`."""
+    """A Secret that a person has to make: its purpose, and the end of the command `kubectl create secret`."""
 
     namespace: str
     name: str
@@ -172,7 +172,7 @@ def _inline(value: object) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Return a text as YAML has it: between quotes, unless nobody could take it for anything else."""
+    """Return a text as YAML has it: between quotes, unless it cannot be taken for anything else."""
     return text if _PLAIN.fullmatch(text) else f'"{"".join(map(_escaped, text))}"'
 
 

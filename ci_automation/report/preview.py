@@ -64,7 +64,7 @@ class RenderedBy(enum.StrEnum):
     FLUX = "Flux: the rendering of this release and these options, byte for byte"
     EDITED = "Flux, and then edited by hand"
     ANOTHER_TOOL = "another tool than `flux install --export`"
-    NOT_PROVEN = "nobody knows whom"
+    NOT_PROVEN = "unknown"
 
 
 class ComponentsOrigin(Struct, frozen=True):
@@ -95,7 +95,7 @@ class StepReview(Struct, frozen=True):
 
 
 class ArtifactReview(Struct, frozen=True):
-    """What the next run would do to an artifact if the request were merged; `trouble` says why nobody knows."""
+    """What the next run would do to an artifact if the request were merged; `trouble` says why that is unknown."""
 
     name: str
     steps: tuple[StepReview, ...] = ()
@@ -181,7 +181,7 @@ def _line(review: ArtifactReview) -> str:
     known = len(review.steps) - new
     also = f", and {known} with or without it" if known else ""
     if review.trouble:
-        told = f"nobody knows: {inline(review.trouble, _MAX_TEXT)}"
+        told = f"unknown: {inline(review.trouble, _MAX_TEXT)}"
     elif new:
         told = f"the next run would have {new} step{'s' if new > 1 else ''} because of the request{also}"
     else:

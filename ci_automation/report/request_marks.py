@@ -31,7 +31,7 @@ _MARKS = re.compile(rf"(?:{re.sub('P<[a-z]+>', ':', _MARK.pattern)})+\Z")
 class MarkState(enum.StrEnum):
     """Progress of a request."""
 
-    OPENED = "opened"  # those who shall answer were not all told
+    OPENED = "opened"  # the people who are asked were not all told
     ASKED = "asked"
     WITHDRAWN = "withdrawn"  # by this program, not by a person
 

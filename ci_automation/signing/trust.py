@@ -119,7 +119,7 @@ class PrivateKey(Protocol):
 
 
 class Rejected(VerificationFailed):
-    """A signature by certificate is invalid, whoever its signer is."""
+    """A signature by certificate is invalid, no matter who signed it."""
 
     hint = (
         "This run ignored it. If you expect it to be valid, check that --trust-config names the Sigstore instance "

@@ -322,7 +322,7 @@ def test_what_is_wrong_in_the_configuration_is_shown_beside_its_line(runner: Run
     ("inputs", "told"),
     [
         pytest.param({"exit_code": "yes"}, "exit-code: it is true or false, not 'yes'", id="a switch"),
-        pytest.param({"artifact": "a\n::error::b"}, "artifact: it holds what nobody can see", id="a second line"),
+        pytest.param({"artifact": "a\n::error::b"}, "artifact: it has invisible characters", id="a second line"),
         pytest.param({"artifact": "nowhere"}, "is not the address of an artifact", id="no artifact"),
         pytest.param({"signing": "kms", "key": ""}, "--signing kms needs --key", id="options that contradict"),
         pytest.param({"key": "missing.key"}, "missing.key", id="no key"),

@@ -231,7 +231,7 @@ def test_a_commit_of_ours_that_somebody_amended_is_theirs(forge: Forge, east: Re
     (outcome,) = run(forge, NEWER).repositories
     assert (outcome.state, outcome.remark) == (
         State.KEPT,
-        f"{BRANCH} has commits of somebody; delete it to start again",
+        f"{BRANCH} has commits of an unknown account; delete it to start again",
     )
     assert east.branches[BRANCH] == head
 

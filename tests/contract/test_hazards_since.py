@@ -131,7 +131,7 @@ def test_a_no_to_what_is_asked_anew_is_not_overruled_by_the_merge_before(fleet: 
     for _ in range(2):
         ran = fleet.run()
         assert (ran.outputs["changed"], pulls(fleet)) == ("false", []), ran
-        assert f"before pull request {pull.number} asked again, which somebody closed" in ran.said("warning")[0]
+        assert f"before pull request {pull.number} asked again, and that one was closed" in ran.said("warning")[0]
     fleet.fleet.delete_branch(BRANCH, "ben")  # which is how a person takes a no back
     fleet.run()
     merge(fleet)
@@ -151,7 +151,7 @@ def test_a_no_is_not_undone_by_an_edit_of_its_page(fleet: Scene, known: list[Haz
     known.clear()
     ran = fleet.run()
     assert ran.outputs["changed"] == "false", ran
-    assert f"before pull request {pull.number} asked again, which somebody closed" in ran.said("warning")[0]
+    assert f"before pull request {pull.number} asked again, and that one was closed" in ran.said("warning")[0]
     merge(fleet)  # of the request that asks once more
     assert fleet.run().outputs["changed"] == "true"
 

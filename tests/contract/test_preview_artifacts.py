@@ -288,7 +288,7 @@ def test_an_overlay_folder_that_hides_its_changes_is_not_planned(
     runner.event("pull_request", event(fleet, fleet.open_pull("change", "ada").number))
     ran = runner.run(command="preview", releases="releases", fail_on="approval")
     assert ran.code == 11
-    assert "**production**: nobody knows: " in ran.summary
+    assert "**production**: unknown: " in ran.summary
 
 
 def linked(fleet: Repository, branch: str, path: str) -> None:
@@ -303,7 +303,7 @@ def test_an_overlay_with_a_link_is_not_planned(runner: Runner, fleet: Repository
     linked(fleet, "change", f"{FOLDER}/passwd")
     runner.event("pull_request", event(fleet, fleet.open_pull("change", "ada").number))
     ran = runner.run(command="preview", releases="releases")
-    assert "**production**: nobody knows: " in ran.summary
+    assert "**production**: unknown: " in ran.summary
     assert "is a symbolic link or a submodule" in ran.summary
 
 
@@ -370,7 +370,7 @@ def test_a_base_that_nobody_trusted_signed_is_not_planned(runner: Runner, fleet:
     }
     ran = requested(runner, fleet, changed, fail_on="approval")
     assert ran.code == 11, ran
-    assert "**production**: nobody knows: " in ran.summary
+    assert "**production**: unknown: " in ran.summary
 
 
 def test_an_artifact_that_is_taken_out_is_told(runner: Runner, fleet: Repository, folder: Path) -> None:

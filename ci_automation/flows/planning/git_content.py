@@ -248,7 +248,7 @@ class GitContent:
         return _key(self._place.folder.tree_id, wanted.options, pinned=wanted.pinned)
 
     def _key(self, at: ContentAt, options: Options, *, pinned: bool) -> ContentKey | None:
-        """Return the content that the channel, with these options, would have from a state; None if nobody can tell."""
+        """Return the content that the channel, with these options, would have from a state; None if unknown."""
         if (artifact := self._artifact(at)) is None or artifact.overlay != self._place.folder.path:
             return None
         pins = pinned if artifact.pin_images is None else artifact.pin_images

@@ -79,8 +79,8 @@ class Outcome(Struct, frozen=True):
     were listed, as far as anything newer is there: what they say is in their notes. `unmade` is as in `Planned`.
     `approvals` are those of the steps that the run published.
     `vulnerable` is as in `Planned`.
-    `astray` are the version tags that do not lead to what the channel has, if anybody looked.
-    `unsigned` says that steps wait and what the channel has is not signed by anybody, so that adoption comes first.
+    `astray` are the version tags that do not lead to what the channel has, if the run looked.
+    `unsigned` says that steps wait and what the channel has is not signed, so that adoption comes first.
     """
 
     plan: Plan

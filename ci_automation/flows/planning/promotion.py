@@ -83,7 +83,7 @@ class Considered(Struct, frozen=True):
     findings: Findings = field(default_factory=Findings)  # without gates where there is nothing to do
     last: datetime | None = None  # when the target came to what it has
     record: Record | None = None  # that says so
-    gone: Record | None = None  # of what the target had last, if somebody deleted it
+    gone: Record | None = None  # of what the target had last, if it was deleted
     interrupted: bool = False  # the target is there already, and no record says that it was promoted
     step: PlannedStep | None = None  # None: the target has nothing yet, or there is nothing to do
     notes: tuple[ReleaseNotes, ...] = ()  # of the releases on the way, where a person decides
@@ -132,7 +132,7 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
 
     Raises:
         SourceEmpty: there is no such source.
-        VerificationFailed: what is at either end is not signed by somebody who is trusted there, or clusters of the
+        VerificationFailed: no trusted signer of that end signed what is at either end, or clusters of the
             target would refuse it.
     """
     promotion.origin.require_trusted()

@@ -78,7 +78,7 @@ def is_unseen(path: str, data: bytes) -> bool:
 def _is_shown(data: bytes) -> bool:
     """Return whether a page shows each line of a file as such: of one with a zero byte, Git shows none.
 
-    YAML has more ends of lines than Git and pages, so that a comment can hold another line. And of signs that nobody
+    YAML has more ends of lines than Git and pages, so that a comment can hold another line. And of signs that no reader
     sees, some turn the text around.
     """
     try:

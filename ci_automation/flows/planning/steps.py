@@ -81,7 +81,7 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
 
 
 def _planned(base: Base, found: Found, rendered: Sequence[Rendered], unmade: Sequence[PassedOver]) -> Planned:
-    """Return the plan with these steps, and with what the policy passed over or nobody can make."""
+    """Return the plan with these steps, and with what the policy passed over or cannot be made."""
     observed = found.observed
     over = sorted((*passed_over(found.selection), *unmade), key=lambda passed: passed.version)
     steps = tuple(it.step for it in rendered)

@@ -66,7 +66,7 @@ def main(report: str, folder: str, program: str, *arguments: str) -> NoReturn:
     telling = int(report)
     os.set_inheritable(telling, False)  # noqa: FBT003  # its name
     os.umask(0o077)
-    control(_NO_NEW_PRIVILEGES, 1)  # without it nobody may take anything away from himself
+    control(_NO_NEW_PRIVILEGES, 1)  # without it no process may give up rights of its own
     control(_SET_SECURE_BITS, _ROOT_IS_NOBODY)  # what root becomes then has no privilege; others cannot, and have none
     try:
         places = {folder: _EVERYTHING, **needed(program)}

@@ -65,7 +65,7 @@ def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource)
 
     Raises:
         UnknownFlag: the CLI does not list a flag that this program does not know.
-        DelegationFailed: nobody vouches for the CLI, there is none for this machine, or it fails.
+        DelegationFailed: no signature vouches for the CLI, there is none for this machine, or it fails.
         InvalidChecksums: the release's checksums cannot be read.
         ReleaseSourceError: the CLI cannot be fetched.
     """
@@ -95,7 +95,7 @@ def _check_listed(version: Version, options: Options, help_text: Ended) -> None:
     """Raise `UnknownFlag` unless `flux install --help` lists each of the other flags among the command's own.
 
     What all of its commands take (where the cluster is, who asks) comes after those, and is no option of an artifact.
-    A flag may come from a request that nobody reviewed, and may name a file.
+    A flag may come from an unreviewed request, and may name a file.
 
     Raises:
         DelegationFailed: the CLI can read the user's files.

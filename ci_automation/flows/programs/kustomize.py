@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.programs.confinement import Ended
     from ci_automation.impact.overlay.builder import Build
 
-    Started = Callable[[subprocess.Popen[bytes]], None]  # whoever may have to stop it is told of a process
+    Started = Callable[[subprocess.Popen[bytes]], None]  # tells of a process that may have to be stopped
 
 _PROGRAMS = (("kustomize", "build"), ("kubectl", "kustomize"))
 _OF_THE_IMAGE = "/opt/flux-manifests/bin"  # the Dockerfile puts it there; in a job, PATH is the workflow's

@@ -35,7 +35,7 @@ _MAX_IMAGE_BYTES = 8 << 30
 
 
 class TooManyReferrers(RegistryError):
-    """More refers to an artifact than anybody would write."""
+    """More refers to an artifact than any publication writes."""
 
     hint = (
         "An attacker may be filling the registry. Delete the referrers that do not belong there, or copy the artifact "
@@ -119,7 +119,7 @@ class _Copy(Struct, frozen=True):
     def referrers(self, digest: Digest) -> Iterator[Manifest]:
         """Yield the image manifests among the referrers, in an order that is always the same.
 
-        What is listed, and not there or empty, nobody can read at the source either. What is about another digest is
+        What is listed, and not there or empty, cannot be read at the source either. What is about another digest is
         left out: a writer of the source could else attach what hides a signature to anything in the target.
 
         Raises:
@@ -220,12 +220,12 @@ def copy(source: Registry, taken: Reference, target: Registry, put: Reference, d
 
     All referrers are taken, for a bundle that is left out, or the only one that is not, changes what a cluster decides.
     What the target has beside it stays. The tag comes last: what it names can be verified from the first moment on. A
-    reference without a tag, and only by digest, is for whoever tags it himself.
+    reference without a tag, and only by digest, is for a caller that tags it himself.
 
     Raises:
         NotFound: it is not there, or not whole.
         TooManyReferrers: no registry in its right mind has so many.
-        SignaturesUnreadable: both have so many signatures that together nobody would read them.
+        SignaturesUnreadable: both have more signatures together than readers take.
     """
     way = _Copy(source, taken, target, put)
     manifest = source.manifest(taken.at_digest(digest))
@@ -246,7 +246,7 @@ def copy_image(way: ImageCopy, digest: Digest) -> bool:
         NotFound: it is not there, or not whole.
         OtherImage: the tag names another image.
         ImageTooLarge, TooManyReferrers: no image has so many platforms, bytes or referrers.
-        SignaturesUnreadable: both have so many signatures that together nobody would read them.
+        SignaturesUnreadable: both have more signatures together than readers take.
     """
     if (found := way.target.resolve(way.put)) not in {None, digest}:
         raise OtherImage(way.put, found, digest)

@@ -25,7 +25,7 @@ _SHOWN = 10  # tags in a hint
 
 
 class NotInHistory(UsageError):
-    """The digest that a channel shall go back to is not in its repository, or none is named."""
+    """The digest to go back to is not in the channel's repository, or none is named."""
 
     def __init__(self, channel: Reference, wanted: str, ports: Ports) -> None:
         tags = [str(it.tag) for it in immutable_references(channel, ports)]
@@ -41,7 +41,7 @@ class NotInHistory(UsageError):
 
 
 class AmbiguousVersion(UsageError):
-    """Several digests have the version that a channel shall go back to, and no record tells which one it had last."""
+    """Several digests have the version to go back to, and no record tells which one the channel had last."""
 
     def __init__(self, channel: Reference, version: Version, tags: tuple[str, ...]) -> None:
         super().__init__(f"{len(tags)} digests in the repository of {channel} have {version}: {', '.join(tags)}")
@@ -58,7 +58,7 @@ class NotOfThisChannel(PolicyRefused):
 
 
 class OtherVersion(VerificationFailed):
-    """A tag says another version than what it names is of; whoever can write to the registry can make such a tag."""
+    """A tag says another version than its digest has; all writers of the registry can make such a tag."""
 
     hint = (
         "A writer of the registry made a misleading tag. Find out who, and delete it; name the digest to go back to it."
@@ -152,13 +152,13 @@ def _last_of(channel: Reference, version: Version, found: dict[Digest, str], por
 
 
 def prove_past(channel: Reference, digest: Digest, ports: Ports) -> Past:
-    """Return that `digest` is ours: signed by somebody trusted, or said by such a one's record to have been published.
+    """Return that `digest` is ours: a trusted signer signed it, or its record says that it was published.
 
-    Whoever goes back names the digest, so that an old one is no surprise; see ADR 0005 for what else it would take.
+    The operator names the digest, so that an old one is no surprise; see ADR 0005 for what else it would take.
 
     Raises:
         NotOfThisChannel: it was published on other channels alone.
-        PastNotOurs: nobody signed it, and no record says that the channel had it.
+        PastNotOurs: no trusted signer signed it, and no record says that the channel had it.
         ForeignSignature: another signer signed it.
     """
     ledger = ports.ledger(channel)

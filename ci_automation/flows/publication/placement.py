@@ -76,7 +76,7 @@ class PublishedElsewhere(VerificationFailed):
 
 
 def place(observed: Observed, ports: Ports) -> Placed:
-    """Return a channel with what trusted signers said of the digest that it has; nothing if nobody is trusted.
+    """Return a channel with what trusted signers said of the digest that it has; nothing without a trusted signer.
 
     Raises:
         NotAnIndex, TooManyRecords: an attacker hides some of it.
@@ -116,7 +116,7 @@ def _unrecorded(ledger: Ledger, held: tuple[Hold, ...], record: Record | None) -
 
 
 def had_last(channel: Reference, ports: Ports) -> tuple[Record | None, tuple[Hold, ...]]:
-    """Return what a channel had last by its records, and the holds on that: whoever deletes a tag ends no hold.
+    """Return what a channel had last by its records, and the holds on that: deleting a tag ends no hold.
 
     Raises:
         ImmutableTagMoved: a tag hides a digest.
@@ -174,7 +174,7 @@ def in_place(observed: Observed, version: Version, ports: Ports, intent: Intent,
 
 
 def require_still_there(observed: Observed, ports: Ports) -> None:
-    """Check that a problem is not just that somebody published while we looked.
+    """Check that a problem is not just that another run published while we looked.
 
     Raises:
         ChannelMoved: it is.
@@ -283,7 +283,7 @@ def _adopted(now: TreeFile | None, before: TreeFile | None, *, compared: bool) -
 
 
 def _last_signed(observed: Observed, ports: Ports) -> tuple[Manifest | None, Tree]:
-    """Return what the channel had last by its records, or else the highest version that somebody trusted signed."""
+    """Return what the channel had last by its records, or else the highest version that a trusted signer signed."""
     channel, trusted = observed.channel, ports.trusted
     if trusted is None:
         return None, Tree(())

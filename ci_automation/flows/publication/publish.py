@@ -113,11 +113,11 @@ class Publication(Struct, frozen=True):
 
 
 def require_signer(ports: Ports, intent: Intent) -> None:
-    """Check, before anything is read, that what is to be published can be signed by somebody who is trusted.
+    """Check, before anything is read, that a trusted signer can sign what is to be published.
 
     Raises:
         NoSigner: there is none, and signing is not switched off.
-        IdentityChange: somebody else is trusted, and the user does not accept that.
+        IdentityChange: another signer is trusted, and the user does not accept that.
     """
     if ports.signer is None:
         if not intent.unsafe_unsigned:
@@ -135,7 +135,7 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     reports a race that was lost in it.
 
     Raises:
-        NoSigner, IdentityChange: there is nothing to sign with, or somebody else is trusted than the one who signs.
+        NoSigner, IdentityChange: there is nothing to sign with, or another signer is trusted than the one who signs.
         ChannelMoved, ContentMoved: the channel is not at the base any more, or Git does not have the judged content.
         HoldNotKept: the registry does not show the holds of the base that were written beside it.
         ImmutableTagTaken: the immutable tag is there, with another digest.

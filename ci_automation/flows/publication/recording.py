@@ -168,7 +168,7 @@ def record_interrupted_rollback(placed: Placed, hold: Hold, ports: Ports, intent
 def left_behind(last: Record | None, hold: Hold, version: Version) -> tuple[Hold, ...]:
     """Return a hold like this one on what a channel had last by its records, if it goes from there to a lower version.
 
-    Whoever can write to the registry may have moved it in between. Runs look for later moves among digests of the same
+    A writer of the registry may have moved it in between. Runs look for later moves among digests of the same
     or a higher version alone: without a note of its own, nothing would keep that person from moving it up again.
     """
     if last is None or last.version <= version or last.digest == hold.digest:
@@ -211,7 +211,7 @@ def sign_rollback(shown: Rollback, options: Digest, writer: RecordWriter, ports:
 def _back_again(content: RecordedContent, shown: Rollback, ledger: Ledger, now: datetime) -> RecordedContent | None:
     """Return the content of a digest that is back: no merge before it counts again, and the last rules do.
 
-    Where somebody hides the last rules, which stops no rollback, there is none: other content is asked for by digest.
+    If the last rules are hidden, which stops no rollback, there is none: other content is asked for by digest.
     """
     left = ledger.records(shown.base)
     try:

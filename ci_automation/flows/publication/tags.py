@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.hold import Hold
 
 
-_AT_ONCE = 16  # requests: each takes a thread, and anybody who can write to the registry makes tags
+_AT_ONCE = 16  # requests: each takes a thread, and all who can write to the registry can make tags
 
 
 class ImmutableTagTaken(Conflict):

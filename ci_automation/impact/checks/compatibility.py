@@ -146,7 +146,7 @@ def _look(before: Applied | None, after: Applied, known: Known) -> Seen:
     if after.version is None and kubernetes is None:
         return Seen()
     if after.version is None:
-        sentence = f"nobody knows which Flux {after.name} has, and whether it fits Kubernetes {kubernetes}"
+        sentence = f"which Flux {after.name} has, and whether it fits Kubernetes {kubernetes}, is unknown"
         return Seen((Hazard(GATE, Certainty.UNCHECKED, f"an unknown Flux on Kubernetes {kubernetes}", sentence),))
     found = fit(old, after.version, kubernetes, known.releases)
     return Seen((*found, *support(old, known.releases, known.now)) if old and known.now else found)

@@ -69,7 +69,7 @@ def _missing(image: str, registry: str) -> Hazard:
 
 
 def _unknown(images: Sequence[str], reason: str) -> Hazard:
-    subject = f"nobody can tell whether {all_of(images)} {'is' if len(images) == 1 else 'are'} there"
+    subject = f"whether {all_of(images)} {'is' if len(images) == 1 else 'are'} there is unknown"
     return Hazard(GATE, Certainty.UNCHECKED, ", ".join(images), f"{subject}: {reason}")
 
 

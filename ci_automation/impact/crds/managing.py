@@ -100,7 +100,7 @@ class Managing(Struct, frozen=True):
         edited = {(*it.identity, it.was.version) for it in self.edits if it.now}
         for certainty, next_apply in (
             (Certainty.CERTAIN, "its next server-side apply"),
-            (Certainty.POSSIBLE, "a server-side apply of it, which nobody has done yet,"),
+            (Certainty.POSSIBLE, "a server-side apply of it, which has not happened yet,"),
         ):
             chosen = [
                 (name, it)

@@ -140,7 +140,7 @@ class Manifests(Struct, frozen=True, dict=True):
             yield self._hazard(certainty, self._known[name], version, used)
 
     def elsewhere(self) -> Iterator[Hazard]:
-        """Yield a word on manifests that nobody looked at, if there are versions that they may not use any more."""
+        """Yield a word on manifests outside the artifact, if there are versions that they may not use any more."""
         lost = [
             f"{crd.kind} {version}"
             for name, crd in sorted(self.before.items())

@@ -145,7 +145,7 @@ def migrate_files(old: Mapping[str, Crd], new: Mapping[str, Crd], files: Sequenc
 
 
 def at_the_source(files: Sequence[str]) -> tuple[str, ...]:
-    """Return where those of the files are to be changed that are in an artifact, whose files nobody edits."""
+    """Return where to change those of the files that are in an artifact, which no one edits in place."""
     inside = [file for file in files if file.startswith(ARTIFACTS)]
     if not inside:
         return ()
@@ -162,15 +162,15 @@ def edit_first(old: Crd, new: Crd) -> tuple[str, ...]:
 
 
 def drop(crd: Crd) -> str:
-    """Return how a cluster gets rid of a definition that nobody needs."""
+    """Return how a cluster gets rid of an unneeded definition."""
     return (
-        f"If nobody needs what `kubectl get {crd.name} -A` shows there: `kubectl delete crd {crd.name}`, which "
+        f"If you do not need what `kubectl get {crd.name} -A` shows there: `kubectl delete crd {crd.name}`, which "
         "deletes that too."
     )
 
 
 def forget_managers(crd: Crd) -> str:
-    """Return how one object gets rid of managedFields, whose versions nobody needs."""
+    """Return how one object gets rid of its managedFields, whose versions are not needed."""
     patch = json.dumps({"metadata": {"managedFields": [{}]}})
     return (
         f"For each object, with kubectl alone: `kubectl patch {crd.name} NAME -n NAMESPACE --type=merge -p '{patch}'`."

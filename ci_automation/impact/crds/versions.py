@@ -148,9 +148,9 @@ class InvalidSnapshot(UsageError):
 
 
 class Managed(Struct, frozen=True, order=True):
-    """One custom resource, with a version in which somebody manages fields of it.
+    """One custom resource, with a version in which a manager has fields of it.
 
-    `applied` says whether anybody applies it server-side, in whichever version: an update asks for no old one.
+    `applied` says whether a manager applies it server-side, in whichever version: an update asks for no old one.
     """
 
     group: str

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import yaml
 
 _SEPARATOR = re.compile(r"\n---(?=\s|$)")  # it begins with fixed text, so it is found fast
-LARGE = 1 << 16  # nobody writes that by hand
+LARGE = 1 << 16  # more than one writes by hand
 _LIST = "List"
 _LOCAL = "config.kubernetes.io/local-config"
 # The kinds of Kubernetes that kustomize knows not to be in a namespace (kyaml, `IsCertainlyClusterScoped`).

@@ -160,7 +160,7 @@ def _along(path: str, found: ObjectId, value: Any) -> Iterator[Touch]:  # noqa: 
 
 
 class FolderOutcome(Struct, frozen=True):
-    """What came of a folder: its objects, why it cannot be built, or why nobody tried.
+    """What came of a folder: its objects, why it cannot be built, or why no build was tried.
 
     `text` is what kustomize builds of it. `followed` is what its rules do, `unfollowed` why that could not be seen.
     """

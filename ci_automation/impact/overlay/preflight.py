@@ -234,7 +234,7 @@ def _unreached(
 ) -> Iterator[Hazard]:
     """Yield a hazard where the components file is in the artifact, and clusters may not get it.
 
-    Nobody knows what a kustomization lists that cannot be read: that is told instead.
+    What an unreadable kustomization lists is unknown: that is told instead.
     """
     if any(map(_is_usual, after)):
         return

@@ -77,8 +77,8 @@ def test_the_authors_merge_counts_where_it_is_configured_and_nobody_elses_push_d
         pytest.param(
             replace(MADE, merged_as=UpdateKind.MERGE_QUEUE), BOB, "; a merge queue merged it", id="queue, by who queued"
         ),
-        pytest.param(replace(MADE, merged_as=UpdateKind.OTHER), BOB, "; nobody pressed merge", id="unknown"),
-        pytest.param(replace(MADE, merged_as=UpdateKind.PUSH), BOB, "; nobody pressed merge", id="push"),
+        pytest.param(replace(MADE, merged_as=UpdateKind.OTHER), BOB, "; no person pressed merge", id="unknown"),
+        pytest.param(replace(MADE, merged_as=UpdateKind.PUSH), BOB, "; no person pressed merge", id="push"),
         pytest.param(MADE, Actor("renovate[bot]", is_bot=True), "", id="bot"),
         pytest.param(MADE, BOT, "", id="we"),
         pytest.param(MADE, None, "", id="gone"),

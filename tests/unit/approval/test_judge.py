@@ -199,7 +199,7 @@ class TestMergedByAPerson:
         no = pull(number=number, state=PullState.CLOSED, **fields)
         found = judge_merge(ENTRY, snapshot(pull(), no), OURS, PEOPLE, PLAIN)
         assert isinstance(found, GrantedApproval) is counts
-        assert counts or "before pull request 8 asked again, which somebody closed" in reason(found)
+        assert counts or "before pull request 8 asked again, and that one was closed" in reason(found)
 
     def test_what_is_asked_anew_was_taken_back(self) -> None:
         again = pull(number=8, state=PullState.OPEN, merged_by=None, merged_at=None, merged_file=None)

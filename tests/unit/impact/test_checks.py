@@ -136,7 +136,7 @@ def test_each_says_what_it_looked_at(known: Known, registry: str, cleared: list[
             [
                 (
                     Certainty.UNCHECKED,
-                    f"nobody can tell whether {MIRROR}/a:v1 and {MIRROR}/b:v1 are there: it is down",
+                    f"whether {MIRROR}/a:v1 and {MIRROR}/b:v1 are there is unknown: it is down",
                     (),
                 )
             ],
@@ -146,7 +146,7 @@ def test_each_says_what_it_looked_at(known: Known, registry: str, cleared: list[
             MIRROR,
             deployment("a:v1"),
             {"a:v1": RegistryError("it is down")},
-            [(Certainty.UNCHECKED, f"nobody can tell whether {MIRROR}/a:v1 is there: it is down", ())],
+            [(Certainty.UNCHECKED, f"whether {MIRROR}/a:v1 is there is unknown: it is down", ())],
             id="the mirror does not answer for one",
         ),
     ],
@@ -169,7 +169,7 @@ def test_images(
         pytest.param(None, [], id="no Kubernetes is stated"),
         pytest.param(
             KubernetesRange(34, 34),
-            ["nobody knows which Flux x.yaml has, and whether it fits Kubernetes 1.34"],
+            ["which Flux x.yaml has, and whether it fits Kubernetes 1.34, is unknown"],
             id="one is",
         ),
     ],

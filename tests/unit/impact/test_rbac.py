@@ -420,8 +420,8 @@ def test_a_subject_is_the_same_with_the_group_that_it_has_by_default() -> None:
             "gives ClusterRole cluster-admin",
             id="almighty",
         ),
-        pytest.param(BINDING.partition("subjects")[0], S.WARNING, "to nobody", id="nobody"),
-        pytest.param(BINDING.partition("roleRef")[0], S.WARNING, "gives no role to nobody", id="nothing"),
+        pytest.param(BINDING.partition("subjects")[0], S.WARNING, "to no subject", id="nobody"),
+        pytest.param(BINDING.partition("roleRef")[0], S.WARNING, "gives no role to no subject", id="nothing"),
     ],
 )
 def test_a_new_binding_is_told(text: str, severity: Severity, words: str) -> None:

@@ -203,7 +203,7 @@ CONTENT = replace(PATCHED, new_version=OLD, changes=(OPENED,), hazards=(BREAKS,)
             "the next run would have 2 steps because of the request",
             id="two",
         ),
-        pytest.param(ArtifactReview("a", trouble="it is *gone*"), r"nobody knows: it is \*gone\*", id="trouble"),
+        pytest.param(ArtifactReview("a", trouble="it is *gone*"), r"unknown: it is \*gone\*", id="trouble"),
         pytest.param(
             ArtifactReview("a", remarks=("nothing was verified",)),
             "the request changes nothing that the next run would do\n  - nothing was verified",
