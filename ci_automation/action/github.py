@@ -50,7 +50,9 @@ class NoToken(UsageError):
 class OldCheckout(Conflict):
     """The checkout of this job has another configuration, overlay or workflow than the default branch has now."""
 
-    hint = "Nothing was changed. Start a new run."
+    hint = (
+        "The channel was not moved. The next run goes by what the default branch has; start it by hand if it is urgent."
+    )
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} in this checkout is not what the default branch has now")
@@ -175,31 +177,49 @@ class Hub(Hiding, Struct):
             OldCheckout: it has another configuration, or another workflow.
             ReleaseSourceError: GitHub failed or refused.
         """
-        inputs, again = self.inputs, self.job.attempt > 1
-        if not (self.job.runner and (inputs.github_token or inputs.app_id)):
-            return
-        if inputs.command == "approve" or (again and inputs.command != "do"):  # which looks by itself
+        if self._knows_github and self._looks_first:
             self._require_present_config(config)
-        if again and (path := self.job.workflow_path):
-            content, sha = self.content(), self.job.sha
-            _, there, _ = content.head("", path)
-            then = content.contents([sha] if sha else (), "", path).get(sha)
-            if then is not None and then.config != there.config:
-                raise OldCheckout(path)
+        if self._knows_github and self.job.attempt > 1 and (path := self.job.workflow_path):
+            self._require_present_workflow(path)
+
+    def require_still_present(self, config: Config | None) -> None:
+        """Check the configuration, right before the first signature, of a job that may have waited in its group.
+
+        `do` and what looked when it began need not: neither waits after that.
+
+        Raises:
+            OldCheckout: the default branch has another one.
+            ReleaseSourceError: GitHub failed or refused.
+        """
+        if self._knows_github and not self._looks_first and self.inputs.command != "do":
+            self._require_present_config(config)
+
+    @property
+    def _knows_github(self) -> bool:
+        return self.job.runner and bool(self.inputs.github_token or self.inputs.app_id)
+
+    @property
+    def _looks_first(self) -> bool:
+        return self.inputs.command == "approve" or (self.job.attempt > 1 and self.inputs.command != "do")
 
     def _require_present_config(self, config: Config | None) -> None:
-        """Check the configuration too, which may have been deleted or moved.
+        """Check the configuration, which may have been changed, deleted or moved since this run was started.
 
-        One that Git had neither then nor has now is the workflow's own.
+        What the job made of it by itself is the job's own, as long as the default branch has the file of then.
         """
         content, path, sha = self.content(), self.inputs.config_path, self.job.sha
         _, there, _ = content.head("", path)
-        if there.config is not None:
-            is_old = config is None or config.digest != Digest.of(there.config.encode())
-        else:
-            then = content.contents([sha] if sha else (), "", path).get(sha)
-            is_old = then is not None and then.config is not None
-        if is_old:
+        if there.commit == sha or (there.config and config and config.digest == Digest.of(there.config.encode())):
+            return
+        then = content.contents([sha] if sha else (), "", path).get(sha)
+        if there.config != (then.config if then else None):
+            raise OldCheckout(path)
+
+    def _require_present_workflow(self, path: str) -> None:
+        content, sha = self.content(), self.job.sha
+        _, there, _ = content.head("", path)
+        then = content.contents([sha] if sha else (), "", path).get(sha)
+        if then is not None and then.config != there.config:
             raise OldCheckout(path)
 
     def _asked_branch(self) -> str:
@@ -210,6 +230,17 @@ class Hub(Hiding, Struct):
             case {"default_branch": str(branch)}:
                 return branch
         raise UnexpectedGitHubAnswer(f"GitHub does not say what the default branch of {self.repository} is")
+
+
+def presence(inputs: Inputs, run: ActionRun, config: Config | None) -> Callable[[], None]:
+    """Return what looks, once in a run, whether the default branch still has the configuration of this run."""
+
+    def look() -> None:
+        if not run.looked:
+            Hub.of(inputs, run).require_still_present(config)
+            run.looked = True
+
+    return look
 
 
 def with_git(goal: Target, hub: Hub) -> Target:

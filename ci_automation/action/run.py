@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ci_automation.action.github import Hub
+from ci_automation.action.github import Hub, presence
 from ci_automation.action.job import require_own_claims, require_own_event
 from ci_automation.action.logins import logins
 from ci_automation.action.workflow_commands import (
@@ -76,6 +77,7 @@ class ActionRun(Struct):
     more: list[str] = field(default_factory=list)  # sections of the summary, in Markdown
     plan_files: dict[str, str] = field(default_factory=dict)
     ended_by: Trouble | None = None  # what ended the whole run
+    looked: bool = False  # whether the default branch had the configuration of this run, before it signed
 
     @property
     def is_thorough(self) -> bool:
@@ -179,7 +181,8 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
     given = _begun(inputs, run, config, _channels(artifact, config), signs=signs)
     found = targets(artifact, given, signs=signs)
     _require_own_claims(inputs, given, run)
-    return tuple(goal.with_ports(lambda it: replace(it, say=run.say, confirm=_adopts(inputs, run))) for goal in found)
+    own = partial(replace, say=run.say, confirm=_adopts(inputs, run), require_present=presence(inputs, run, config))
+    return tuple(goal.with_ports(own) for goal in found)
 
 
 def promotions(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[PlannedPromotion, ...]:
@@ -195,7 +198,8 @@ def promotions(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[P
     given = replace(given, adopt=False, yes=False)  # a promotion adopts nothing, whatever is given
     waves = all_waves(given, config.find(inputs.artifact).name if inputs.artifact else None, signs=signs)
     _require_own_claims(inputs, given, run)
-    return tuple(planned.with_ports(lambda it: replace(it, say=run.say)) for wave in waves for planned in wave)
+    own = partial(replace, say=run.say, require_present=presence(inputs, run, config))
+    return tuple(planned.with_ports(own) for wave in waves for planned in wave)
 
 
 def _begun(

@@ -77,11 +77,14 @@ def carry_out(
         _keep_base(placed, steps[0][0].step.old_version, ports)
     content = placed.record.content if placed.record and not adopted else None
     for rendered, approval in steps:
-        publication = Publication.of(placed.channel, rendered, approval)
+        publication, git = Publication.of(placed.channel, rendered, approval), None
         if _brings_content(rendered):
             content = rendered.judged.content if rendered.judged else None
-            if content is not None and (git := ports.find_git()):
-                publication = replace(publication, look_again=partial(git.look_again, content, rendered.after))
+            git = None if content is None else ports.find_git()
+        if content is not None and git is not None:
+            publication = replace(publication, look_again=partial(git.look_again, content, rendered.after))
+        else:
+            ports.require_present()
         publish(replace(publication, content=content, listed=placed.tags), ports, intent)
     return adopted
 
@@ -118,6 +121,7 @@ def take_over(placed: Placed, ports: Ports, intent: Intent) -> bool:
     if placed.trust is not Trust.ADOPTED or ports.signer is None:
         return False
     contents = read_contents(placed, ports, intent)
+    ports.require_present()
     record_adoption(placed, contents, ports, intent)  # first: what is signed is adopted no more
     vouch_for(placed, contents.version, ports, intent)
     return True

@@ -88,6 +88,7 @@ class Ports(Struct, frozen=True):
     )  # for what is written down; what is decided goes by `Intent.now`
     whose_clock: str = "this machine"
     confirm: Callable[[Adoption], bool] = lambda _: False  # without a terminal no person can answer
+    require_present: Callable[[], None] = lambda: None  # stops a run whose rules are outdated, before it signs
 
     @property
     def upstream(self) -> Upstream | None:

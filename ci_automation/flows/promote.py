@@ -177,6 +177,7 @@ def _carry_out(considered: Considered, approval: Approval | None) -> None:
     """Copy, verify as the clusters would, tag, compare, move, read back, and record."""
     promotion, digest = considered.promotion, considered.digest
     ports, target, manifest = promotion.ports, promotion.target, considered.observed.manifest
+    ports.require_present()
     version_tags = _version_tags(considered, considered.version) if promotion.intent.version_tags else None
     if version_tags:
         version_tags.require_free(digest)

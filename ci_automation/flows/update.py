@@ -111,6 +111,7 @@ def _observe_or_heal(channel: Reference, ports: Ports, intent: Intent) -> tuple[
         record = _record_of(observed, ports)
         if ports.signer is None or record is None:
             raise NotOurs(observed) from None
+        ports.require_present()
         vouch_for(observed, record.version, ports, intent)
         return observe(channel, ports), True
 

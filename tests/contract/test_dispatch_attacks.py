@@ -72,6 +72,7 @@ def schedule(scene: Scene, *releases: str) -> Ran:
     scene.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
     before = (scene.runner.workspace / CONFIG).read_bytes()
     configure(scene, more=", policy: {minor: auto, escalate: []}", pushes=False)
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
     ran = scene.run(approval="none")
     (scene.runner.workspace / CONFIG).write_bytes(before)
     assert ran.code == 0, ran

@@ -244,6 +244,7 @@ class TestPromote:
         scene.offer(FIRST, PATCH, MINOR)
         configure(scene, more=", policy: {minor: auto, escalate: []}", pushes=False)
         scene.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
+        scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
         assert scene.run(artifact="production", approval="none").outputs["target-version"] == MINOR
         configure(scene, others=LIVE)
         asked = dispatch(scene, "promote", artifact="live", to=MINOR)

@@ -159,7 +159,7 @@ class GitContent:
         return JudgedContent((verdict,), looked.content, approval)
 
     def look_again(self, judged: RecordedContent, wanted: Chosen) -> None:
-        """Check that the default branch still has the judged content under the same rules, and is not paused.
+        """Check that the default branch still has the judged content, and the artifact as this run has it.
 
         Raises:
             ContentMoved: it does not.
@@ -173,7 +173,7 @@ class GitContent:
             raise ContentMoved(f"the folder {place.folder.path}", judged.commit, at.commit)
         if artifact is None or key is None or key != self._wanted_key(wanted):
             raise ContentMoved("the options", judged.commit, at.commit)
-        if rules_of(artifact) != judged.rules or artifact.paused:
+        if artifact != place.artifact:
             raise ContentMoved("the configuration", judged.commit, at.commit)
 
     def _found(
