@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ci_automation.github.model import Making
     from ci_automation.github.repository import Ahead
     from ci_automation.github.waiting import Spent
+
+_LOCAL = re.compile(r"""\buses['"]?\s*:\s*(?:&\S+\s+)?['"]?\./([^\s'"#,}]+)""")  # in a workflow's text
 
 
 class NoRepository(UsageError):
@@ -180,7 +183,7 @@ class Hub(Hiding, Struct):
         if self._knows_github and self._looks_first:
             self._require_present_config(config)
         if self._knows_github and self.job.attempt > 1 and (path := self.job.workflow_path):
-            self._require_present_workflow(path)
+            self._require_present_workflow(path, {path})
 
     def require_still_present(self, config: Config | None) -> None:
         """Check the configuration, right before the first signature, of a job that may have waited in its group.
@@ -215,12 +218,24 @@ class Hub(Hiding, Struct):
         if there.config != (then.config if then else None):
             raise OldCheckout(path)
 
-    def _require_present_workflow(self, path: str) -> None:
+    def _require_present_workflow(self, path: str, known: set[str]) -> None:
+        """Check a workflow, and the workflows and actions of this repository that it uses."""
         content, sha = self.content(), self.job.sha
         _, there, _ = content.head("", path)
         then = content.contents([sha] if sha else (), "", path).get(sha)
-        if then is not None and then.config != there.config:
+        if then is None:
+            return
+        if then.config != there.config:
             raise OldCheckout(path)
+        used = {it.strip("/") for it in _LOCAL.findall(there.config or "")} - known
+        known |= used
+        for each in sorted(used):
+            if each.endswith((".yaml", ".yml")):
+                self._require_present_workflow(each, known)
+            else:
+                states = content.contents((there.commit, sha), each, path)
+                if len({states[it].overlay if it in states else "" for it in (there.commit, sha)}) > 1:
+                    raise OldCheckout(each)
 
     def _asked_branch(self) -> str:
         from ci_automation.github.errors import UnexpectedGitHubAnswer

@@ -369,6 +369,36 @@ def test_a_run_that_begins_again_goes_by_no_old_workflow(scene: Scene, command: 
     assert again().code == 0
 
 
+CALLED, NESTED = ".github/workflows/called.yaml", ".github/workflows/nested.yml"
+CALLS = b"jobs: {publish: {uses: ./.github/workflows/called.yaml, secrets: inherit}}\n"
+DEEPER = b"jobs:\n  publish:\n    uses: './.github/workflows/nested.yml' # below\n"
+STEPS = b"jobs: {publish: {steps: [{uses: ./.github/actions/flux/}]}}\n"
+
+
+@pytest.mark.parametrize("changed", [CALLED, NESTED, ".github/actions/flux/action.yml"])
+def test_a_run_that_begins_again_goes_by_nothing_old_that_its_workflow_uses(scene: Scene, changed: str) -> None:
+    """A local workflow that is called, or a local action, has the inputs and the version of then, too."""
+    files = {
+        ".github/workflows/flux.yaml": CALLS,
+        CALLED: DEEPER,
+        NESTED: STEPS,
+        ".github/actions/flux/action.yml": b"a",
+    }
+    scene.fleet.push("main", files, "keeper")
+    scene.runner.event("push", PAYLOAD)
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    scene.runner.variables["GITHUB_RUN_ATTEMPT"] = "2"
+    scene.fleet.push("main", {".github/workflows/other.yaml": b"jobs: {}\n"}, "keeper")  # which is no reason
+    assert scene.run().code == 0
+    scene.fleet.push("main", {changed: files[changed] + b"# newer\n"}, "keeper")
+    ran, before = scene.run(), scene.tags
+    assert (ran.code, scene.tags) == (VOID, before), ran
+    where = changed.removesuffix("/action.yml")
+    assert f"{where} in this checkout is not what the default branch has now" in ran.said("error")[0]
+    scene.runner.variables["GITHUB_RUN_ATTEMPT"] = "1"
+    assert scene.run().code == 0
+
+
 def test_c12_another_hold_since_voids_it(scene: Scene) -> None:
     assert dispatch(scene, "rollback", to=FIRST, reason="webhooks time out").through().code == 0
     asked = dispatch(scene, "lift-hold")
