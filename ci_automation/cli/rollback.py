@@ -104,13 +104,16 @@ def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> Non
     _show(proposal.shown, goal, given)
     if proposal.shown.decision is Decision.REFUSED:
         raise RollbackRefused(proposal.shown)
-    if asks and _needs_a_yes(proposal) and not confirmed("Go back?"):
+    question = "Change the hold?" if proposal.shown.is_there else "Go back?"
+    if asks and _needs_a_yes(proposal) and not confirmed(question):
         raise NotConfirmed(f"{goal.channel} was not rolled back")
     roll_back(proposal, goal.ports, goal.intent)
     if given.output == "json":
         print_json({**proposal.shown.to_json(), "changed": not proposal.shown.is_there}, "rollback")
     elif not proposal.shown.is_there:
         print_line(f"Rolled back: {proposal.shown.channel} is at {proposal.shown.target_version}.")
+    elif proposal.holds:
+        print_line("The hold is changed.")
 
 
 def _to_come(until: datetime | None) -> datetime | None:
@@ -133,7 +136,7 @@ def _contradiction(moving: Mapping[str, object]) -> str:
 
 def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
     """Show the holds of a channel, ask, and end them."""
-    from ci_automation.flows.lift import lift
+    from ci_automation.flows.lift import left_hold, lift
 
     def ask(channel: Reference, holds: Sequence[Hold]) -> None:
         for hold in holds:
@@ -149,9 +152,11 @@ def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
         print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]}, "lift")
         return
     for hold in lifted.holds:
-        print_line(f"The hold on {hold.version} is lifted: {lifted.channel} may get it again.")
+        print_line(f"The hold on {hold.version} ({hold.digest.short}) is lifted: {lifted.channel} may get it again.")
     if not lifted.holds:
-        print_line(f"Nothing to do: no hold is on {lifted.channel}.")
+        print_line(f"Nothing to do: no hold is on {lifted.channel}, which is at {lifted.digest}.")
+    for digest, hold in lifted.elsewhere:
+        print_line(left_hold(digest, hold))
 
 
 def _needs_a_yes(proposal: RollbackProposal) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,11 @@ from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import UsageError
 from ci_automation.flows.observe import ChannelMoved, look_at
 from ci_automation.flows.publication.publish import require_signer
+from ci_automation.records.ledger import ImmutableTagMoved
 from ci_automation.records.writer import HoldNotKept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.ledger import Ledger
 
 _LATER = timedelta(seconds=1)
 
@@ -30,19 +33,21 @@ _LATER = timedelta(seconds=1)
 class NoSuchHold(UsageError):
     """The hold to lift is not there, or not clear."""
 
-    def __init__(self, channel: Reference, to: str, on: tuple[tuple[Digest, Hold], ...]) -> None:
+    def __init__(self, channel: Reference, to: str, on: tuple[tuple[Digest, Hold], ...], left: Sequence[str]) -> None:
         found = "; ".join(f"{name} holds {hold.version} {hold.end}" for name, hold in on)
         wanted = f"no hold with the digest {to}" if to else "several holds"
         super().__init__(f"{channel} has {wanted if on else 'no hold now'}{': ' if found else ''}{found}")
-        self.hint = "Give the digest of one of these holds as `to`." if on else "There is nothing to lift."
+        nothing = " ".join(("There is nothing to lift.", *left))
+        self.hint = "Give the digest of one of these holds as `to`." if on else nothing
 
 
 class Lifted(Struct, frozen=True):
-    """Position of the channel, and the holds that ended; none if there were none."""
+    """Position of the channel, and the holds that ended; if there were none, those on digests that it has left."""
 
     channel: Reference
     digest: Digest
     holds: tuple[Hold, ...]
+    elsewhere: tuple[tuple[Digest, Hold], ...] = ()
 
 
 def lift(
@@ -68,17 +73,32 @@ def lift(
     writer, ledger = ports.writer(channel, intent.run), ports.ledger(channel)
     observed = look_at(channel, ports)
     on = [hold for each, hold in ledger.named_holds(observed.digest) if hold.is_on(intent.now) and only in {None, each}]
+    if not on:
+        return Lifted(channel, observed.digest, (), tuple(_left_behind(observed, ledger, intent)))
     ended = tuple(ended_hold(hold, reason, ports.clock(), intent.now) for hold in on)
-    if ended:
-        ask(channel, on)
-        ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
-        writer.keep(observed.manifest, ended)
-        refused = {hold.digest for hold in ended}
-        if any(hold.is_on(intent.now) and hold.digest in refused for hold in ledger.holds(observed.digest)):
-            raise HoldNotKept(channel.at_digest(observed.digest))
-        if (found := ports.registry.resolve(channel)) != observed.digest:
-            raise ChannelMoved(channel, observed.digest, found)
+    ask(channel, on)
+    ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
+    writer.keep(observed.manifest, ended)
+    refused = {hold.digest for hold in ended}
+    if any(hold.is_on(intent.now) and hold.digest in refused for hold in ledger.holds(observed.digest)):
+        raise HoldNotKept(channel.at_digest(observed.digest))
+    if (found := ports.registry.resolve(channel)) != observed.digest:
+        raise ChannelMoved(channel, observed.digest, found)
     return Lifted(channel, observed.digest, ended)
+
+
+def _left_behind(observed: Observed, ledger: Ledger, intent: Intent) -> Iterator[tuple[Digest, Hold]]:
+    """Yield the holds on digests that the channel has left, each after the digest; those on older releases are over."""
+    with suppress(ImmutableTagMoved):
+        for digest in dict.fromkeys(record.digest for record in ledger.all_moves() if record.digest != observed.digest):
+            for hold in ledger.holds(digest):
+                if hold.goes_on(observed.version or hold.version, intent.now):
+                    yield digest, hold
+
+
+def left_hold(digest: Digest, hold: Hold) -> str:
+    """Return the sentence for people that a hold is on a digest that the channel has left."""
+    return f"A hold on {hold.version} is on {digest}, which the channel has left: it counts when the channel is there."
 
 
 def hold_to_lift(observed: Observed, to: str, ports: Ports, intent: Intent) -> tuple[Digest, Hold]:
@@ -87,11 +107,12 @@ def hold_to_lift(observed: Observed, to: str, ports: Ports, intent: Intent) -> t
     Raises:
         NoSuchHold: it is not there, or not clear.
     """
-    named = ports.ledger(observed.channel).named_holds(observed.digest)
-    on = tuple((name, hold) for name, hold in named if hold.is_on(intent.now))
+    ledger = ports.ledger(observed.channel)
+    on = tuple((name, hold) for name, hold in ledger.named_holds(observed.digest) if hold.is_on(intent.now))
     found = [it for it in on if to in {"", str(it[0])}]
     if len(found) != 1:
-        raise NoSuchHold(observed.channel, to, on)
+        left = () if on else _left_behind(observed, ledger, intent)
+        raise NoSuchHold(observed.channel, to, on, [left_hold(*it) for it in left])
     return found[0]
 
 

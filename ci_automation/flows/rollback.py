@@ -208,19 +208,20 @@ def _repeated(
 ) -> RollbackProposal:
     """Return what is left to do where the channel is back already: the hold may change, a record may be missing.
 
-    Where the hold has ended, and no date is named, it is made anew.
+    A hold that has ended is made anew only until a date that is named.
     """
     held = ports.ledger(observed.channel).holds(observed.digest)
-    hold = held[-1] if held else None
+    hold, ended = held[-1] if held else None, None
     kept: tuple[Hold, ...] = ()
+    if hold and not (wish.until or hold.is_on(intent.now)):
+        hold, ended = None, hold
     if hold:
-        until = wish.until or (hold.until if hold.is_on(intent.now) else None)
-        reason = wish.reason or hold.reason
+        until, reason = wish.until or hold.until, wish.reason or hold.reason
         if (until, reason) != (hold.until, hold.reason):
             hold = replace(hold, at=ports.later_than(hold.at).clock(), until=until, reason=reason, moved=hold.since)
             kept = (hold,)
     digest, version = observed.digest, target.version
-    shown = Rollback(observed.channel, digest, version, digest, version, hold, Findings())
+    shown = Rollback(observed.channel, digest, version, digest, version, hold, Findings(), ended=ended)
     astray: Exception | None
     try:
         astray = problem_of(place(observed, ports), version, ports)

@@ -89,7 +89,8 @@ def hold_verdict(holds: Sequence[Hold], offered: Offered, now: datetime) -> Verd
     for hold in holds:
         if hold.keeps_back(offered, now):
             because = f": {hold.reason}" if hold.reason else ""
-            reason = f"{hold.version} was rolled back on {hold.since:%Y-%m-%d}, and stays on hold {hold.end}{because}"
+            what = f"digest {hold.digest.short}" if offered.version is None else hold.version
+            reason = f"{what} was rolled back on {hold.since:%Y-%m-%d}, and stays on hold {hold.end}{because}"
             return Verdict("hold", Decision.WAIT, reason, f"the hold of {hold.at:%Y-%m-%d %H:%M} UTC on {hold.digest}")
     number = f"{len(holds)} hold{'' if len(holds) == 1 else 's'} on the present digest"
     return Verdict("hold", Decision.AUTO, "no hold of a rollback covers this release", number)

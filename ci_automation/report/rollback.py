@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
 
+_SIGNS = "The target has lost its signature; the rollback signs it again first."
+
 
 class Rollback(Struct, frozen=True):
     """A channel on its way back: from which digest to which, what that does to clusters, and what is on hold then.
@@ -29,7 +31,7 @@ class Rollback(Struct, frozen=True):
     `problem` says why what the channel has now is not to be trusted, or does not belong there; nothing of it is taken
     along. `signs` says that the target has lost its signature, and is signed again. Where both digests are the same,
     the channel is there. `version_tags` lead to the target afterwards, or, without `moves_tags`, stay at the base.
-    `holds` says that the hold is not on yet, or changes.
+    `holds` says that the hold is not on yet, or changes; without one, `ended` is the last one that was on.
     """
 
     channel: Reference
@@ -44,6 +46,7 @@ class Rollback(Struct, frozen=True):
     version_tags: tuple[str, ...] = ()
     moves_tags: bool = False
     holds: bool = True
+    ended: Hold | None = None
 
     @property
     def is_there(self) -> bool:
@@ -99,23 +102,29 @@ def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: 
     `lifting` are the options that the command which lifts the hold has to repeat; None where people use the workflow.
     """
     if rollback.is_there:
-        yield MarkedLine(f"{rollback.channel} is already at {rollback.target_version}, {rollback.target}.")
+        is_done = not (rollback.signs or rollback.problem or rollback.hold)
+        there = f"{rollback.channel} is already at {rollback.target_version}, {rollback.target}"
+        yield MarkedLine(f"{there}{': nothing to do' if is_done else ''}.")
         if rollback.problem:
             yield MarkedLine(f"Updates stop at it: {rollback.problem}", "warning")
             yield MarkedLine("To go on from there, adopt it with `update --adopt`.")
-        yield from _hold_lines(rollback, lifting)
+        yield from [MarkedLine(_SIGNS)] if rollback.signs else ()
+        yield from _hold_lines(rollback, rollback.hold, lifting) if rollback.hold else _free_lines(rollback, lifting)
         return
-    yield MarkedLine(f"{rollback.channel} goes back from {rollback.base_version} to {rollback.target_version}:")
+    way = f"from {rollback.base_version} to {rollback.target_version}"
+    if rollback.base_version == rollback.target_version:
+        way = f"to other content of {rollback.target_version}"
+    yield MarkedLine(f"{rollback.channel} goes back {way}:")
     yield MarkedLine(f"  from {rollback.base}")
     yield MarkedLine(f"  to   {rollback.target}")
     if rollback.problem:
         yield MarkedLine(f"Its present digest is not trusted: {rollback.problem}", "warning")
     if rollback.signs:
-        yield MarkedLine("The target has lost its signature; the rollback signs it again first.")
+        yield MarkedLine(_SIGNS)
     if rollback.version_tags:
         yield _tags_line(rollback)
     yield from text_parts(_without_approvals(rollback.findings), every=every)
-    yield from _hold_lines(rollback, lifting)
+    yield from _hold_lines(rollback, rollback.hold, lifting) if rollback.hold else ()
 
 
 def _without_approvals(found: Findings) -> Findings:
@@ -133,20 +142,29 @@ def _tags_line(rollback: Rollback) -> MarkedLine:
     return MarkedLine(f"{stays} To move them too, run with the configuration that has versionTags: true.", "warning")
 
 
-def _hold_lines(rollback: Rollback, lifting: Sequence[str] | None) -> Iterator[MarkedLine]:
-    hold = rollback.hold
-    if hold and hold.has_ended:
-        yield MarkedLine(
-            f"The hold on {hold.version} ended on {hold.until:%Y-%m-%d %H:%M} UTC: runs may publish it again."
-        )
-    elif hold:
-        because = f" ({hold.reason})" if hold.reason else ""
-        verb = "will be" if rollback.holds else "is"
-        what = f"{hold.version} {verb} on hold {hold.end}{because}"
-        yield MarkedLine(f"{what}: no scheduled run and no old approval publishes it.")
-        if lifting is None:
-            yield MarkedLine("To lift the hold, start this workflow with the command lift-hold.")
-            return
-        lift = ("flux-manifests", "rollback", str(rollback.channel), "--lift", *lifting)
-        yield MarkedLine("To lift the hold:")
-        yield MarkedLine(shlex.join(lift), to_copy=True)
+def _free_lines(rollback: Rollback, lifting: Sequence[str] | None) -> Iterator[MarkedLine]:
+    """Yield what the channel may get, and what keeps that away."""
+    ended, again = rollback.ended, ""
+    if ended:
+        yield MarkedLine(f"The hold on {ended.version} ended on {ended.until:%Y-%m-%d %H:%M} UTC.")
+        again = f", or add `--until DATE` to hold {ended.version} again" if lifting is not None else ""
+    yield MarkedLine(
+        "No hold is on: runs may publish newer releases, as the policy says. To keep them away, write `paused: true` "
+        f"or a `freeze` for the channel into the configuration{again}."
+    )
+
+
+def _hold_lines(rollback: Rollback, hold: Hold, lifting: Sequence[str] | None) -> Iterator[MarkedLine]:
+    """Yield what the hold keeps away until when, and how it is lifted."""
+    because = f" ({hold.reason})" if hold.reason else ""
+    verb = "will be" if rollback.holds else "is"
+    is_content = hold.version == rollback.target_version
+    what = f"{f'Digest {hold.digest.short}' if is_content else hold.version} {verb} on hold {hold.end}{because}"
+    free = f" {hold.version} with other options or files is not on hold." if is_content else ""
+    yield MarkedLine(f"{what}: no scheduled run and no old approval publishes it.{free}")
+    if lifting is None:
+        yield MarkedLine("To lift the hold, start this workflow with the command lift-hold.")
+        return
+    lift = ("flux-manifests", "rollback", str(rollback.channel), "--lift", *lifting)
+    yield MarkedLine("To lift the hold:")
+    yield MarkedLine(shlex.join(lift), to_copy=True)

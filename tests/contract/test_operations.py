@@ -123,6 +123,14 @@ class TestRollback:
         assert (shown.code, shown.outputs["shown"]) == (0, ""), shown
         assert "no approval is needed" in shown.summary
 
+    def test_to_where_the_channel_is_after_the_hold_was_lifted_makes_none(self, scene: Scene) -> None:
+        assert dispatch(scene, "rollback", to=FIRST).through().code == 0
+        assert dispatch(scene, "lift-hold").through().code == 0
+        shown = dispatch(scene, "rollback", to=FIRST).show()
+        assert (shown.code, shown.outputs["shown"]) == (0, ""), shown
+        assert "no approval is needed" in shown.summary
+        assert f"The hold on {PATCH} ended on " in shown.summary
+
     def test_to_nothing_lists_the_tags_and_asks_nobody(self, scene: Scene) -> None:
         shown = dispatch(scene, "rollback").show()
         assert (shown.code, shown.outputs.get("shown", "")) == (2, "")
@@ -182,6 +190,7 @@ class TestLiftHold:
         ran = dispatch(scene, "lift-hold").show()
         assert ran.code == 2
         assert "has no hold now" in ran.said("error")[0]
+        assert "There is nothing to lift." in ran.said("error")[0]
 
 
 LIVE = (

@@ -640,13 +640,22 @@ class TestAgain:
         found = [it for it in Ledger(world.registry, CHANNEL, OURS).all_records(at(world)) if it.rolled_back]
         assert [(it.previous, it.recovered) for it in found] == [(left, False), (left, True)]
 
-    def test_repeating_it_after_the_hold_has_ended_makes_it_anew(self, world: World) -> None:
-        back(world, until=NOW - timedelta(days=1), reason="webhooks time out")
-        ended = at(world)
-        shown = back(world)
-        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(ended)
-        assert (hold.version, hold.until, hold.reason) == (MINOR, None, "webhooks time out")
-        assert shown.hold == hold
+    @pytest.mark.parametrize("lifted", [False, True], ids=["its date has passed", "lifted"])
+    def test_repeating_it_after_the_hold_has_ended_changes_nothing_unless_a_date_asks_for_it(
+        self, world: World, *, lifted: bool
+    ) -> None:
+        back(world, until=None if lifted else NOW - timedelta(days=1), reason="webhooks time out")
+        if lifted:
+            lift(CHANNEL, "", world.ports(), intent())
+        before = world.contents()
+        shown = back(world, reason="it fails again")
+        assert world.contents() == before
+        assert (shown.is_there, shown.holds) == (True, False)
+        assert (shown.hold, shown.ended and shown.ended.version) == (None, MINOR)
+        until = NOW + timedelta(days=30)
+        back(world, until=until, reason="it fails again")
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
+        assert (hold.version, hold.until, hold.reason) == (MINOR, until, "it fails again")
         assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
         before = world.contents()
         back(world)

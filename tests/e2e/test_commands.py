@@ -588,13 +588,39 @@ class TestLiftingAHold:
             in desk.ok("history", CHANNEL, *TRUSTED).out
         )
         state = desk.state()
-        assert desk.ok("rollback", CHANNEL, "--lift", *SIGNED).out == f"Nothing to do: no hold is on {CHANNEL}.\n"
+        told = desk.ok("rollback", CHANNEL, "--lift", *SIGNED).out
+        assert told == f"Nothing to do: no hold is on {CHANNEL}, which is at {before}.\n"
         assert desk.state() == state
         assert desk.ok("update", CHANNEL, *SIGNED, "--output", "json").json["version"] == "v2.98.8"
 
     def test_for_people_it_says_what_is_lifted(self, desk: Desk) -> None:
         said = desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED).out
-        assert said == f"The hold on v2.98.8 is lifted: {CHANNEL} may get it again.\n"
+        assert re.sub(r"[0-9a-f]{12}", "-", said) == f"The hold on v2.98.8 (-) is lifted: {CHANNEL} may get it again.\n"
+
+    def test_going_back_to_where_the_channel_is_makes_no_hold_anew(self, desk: Desk) -> None:
+        desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED)
+        there = desk.state()
+        said = desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--yes", *SIGNED).out
+        assert ": nothing to do.\nThe hold on v2.98.8 ended on 20" in said
+        assert desk.state() == there
+        again = desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--until", "2099-01-01", "--yes", *SIGNED).out
+        assert "v2.98.8 will be on hold until 2099-01-01 00:00 UTC" in again
+        assert again.endswith("The hold is changed.\n")
+        assert "rolled back on" in desk.ok("update", CHANNEL, *SIGNED).out
+
+    def test_of_a_channel_that_left_the_hold_it_says_where_that_is(self, desk: Desk) -> None:
+        held = desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"]
+        index = json.loads(desk.read("registry/index.json"))
+        name = "org.opencontainers.image.ref.name"
+        tags = {it["annotations"].get(name, ""): it for it in index["manifests"] if "annotations" in it}
+        left = next(it for tag, it in tags.items() if tag.startswith("v2.98.8-"))
+        tags["production"]["digest"], tags["production"]["size"] = left["digest"], left["size"]
+        desk.write("registry/index.json", json.dumps(index))
+        said = desk.ok("rollback", CHANNEL, "--lift", *SIGNED).out
+        assert said == (
+            f"Nothing to do: no hold is on {CHANNEL}, which is at {left['digest']}.\n"
+            f"A hold on v2.98.8 is on {held}, which the channel has left: it counts when the channel is there.\n"
+        )
 
     @pytest.mark.parametrize("wrong", [("--lift", "--to", "v2.98.8"), ("--lift", "--until", "2099-01-01")])
     def test_it_goes_with_nothing_that_moves(self, desk: Desk, wrong: tuple[str, ...]) -> None:

@@ -78,6 +78,11 @@ def test_it_says_what_waits_and_why(hold: Hold, said: str) -> None:
     assert hold.goes_on_as == f"The hold on v2.9.4 ({REFUSED}) goes on {hold.end}."
 
 
+def test_of_content_it_says_which_digest_waits() -> None:
+    said = hold_verdict((HOLD,), Offered(digest=REFUSED), NOW).reason
+    assert said.startswith(f"digest {REFUSED.short} was rolled back on 2026-11-21, and stays on hold until")
+
+
 def test_it_says_too_that_nothing_waits() -> None:
     assert hold_verdict((), offered("v2.9.4"), NOW).looked_at == "0 holds on the present digest"
     assert hold_verdict((HOLD,), offered("v2.9.5"), NOW).looked_at == "1 hold on the present digest"

@@ -129,10 +129,41 @@ def test_where_somebody_else_moved_the_channel_there_it_says_how_to_go_on() -> N
     assert "Updates stop at it: it came back from v2.9.4\nTo go on from there, adopt it with `update --adopt`." in shown
 
 
-def test_a_hold_whose_date_has_passed_is_said_to_have_ended() -> None:
-    said = text(replace(SHOWN, hold=Hold(NEW, BASE, AT, AT)))
-    assert said.endswith("The hold on v2.9.4 ended on 2026-11-21 00:00 UTC: runs may publish it again.")
-    assert "no schedule" not in said
+THERE = replace(SHOWN, base=TARGET, base_version=OLD, findings=Findings(), hold=None, holds=False)
+FREE = (
+    "No hold is on: runs may publish newer releases, as the policy says. To keep them away, write `paused: true` or a "
+    "`freeze` for the channel into the configuration"
+)
+
+
+def test_where_the_channel_is_already_without_a_hold_it_says_that_nothing_is_to_do() -> None:
+    assert text(THERE).splitlines() == [f"{SHOWN.channel} is already at v2.8.8, {TARGET}: nothing to do.", f"{FREE}."]
+    signs = text(replace(THERE, signs=True))
+    assert signs.startswith(f"{SHOWN.channel} is already at v2.8.8, {TARGET}.\nThe target has lost its signature")
+
+
+def test_of_a_hold_that_is_over_it_says_when_it_ended_and_how_it_is_made_anew() -> None:
+    over = replace(THERE, ended=Hold(NEW, BASE, AT, AT))
+    assert text(over).splitlines()[1:] == [
+        "The hold on v2.9.4 ended on 2026-11-21 00:00 UTC.",
+        f"{FREE}, or add `--until DATE` to hold v2.9.4 again.",
+    ]
+    *_, last = rollback_parts(over, None)
+    assert last.to_text() == f"{FREE}."
+
+
+SAME = replace(SHOWN, base_version=OLD, hold=Hold(OLD, BASE, AT, None, "too little memory"))
+
+
+def test_going_back_to_other_content_of_the_version_holds_that_content_alone() -> None:
+    said = text(SAME)
+    assert said.startswith(f"{SHOWN.channel} goes back to other content of v2.8.8:\n  from {BASE}\n")
+    assert (
+        f"Digest {BASE.short} will be on hold until there is a newer release (too little memory): no scheduled run and "
+        "no old approval publishes it. v2.8.8 with other options or files is not on hold.\n"
+    ) in said
+    again = text(replace(SAME, base=TARGET, holds=False, findings=Findings()))
+    assert f"\nDigest {BASE.short} is on hold until there is a newer release" in again
 
 
 def test_what_refuses_it_can_be_accepted_by_its_fingerprint() -> None:
