@@ -192,7 +192,7 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     if goal.is_promoted:
         raise PromotedNotRendered((goal,))
     ports, folder = goal.ports, wanted.overlay
-    intent = replace(goal.intent, overlay=folder.tree if folder else None)
+    intent = replace(goal.intent, overlay=folder.tree if folder else None, overlay_folder=folder.path if folder else "")
     version = Version.parse(wanted.to)
     first = propose_init(goal.channel, version, ports, intent)
     if not first.is_there:  # else an earlier run published it, and this one only writes its record

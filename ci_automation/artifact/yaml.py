@@ -5,6 +5,7 @@ It reads only the safe part of YAML: a text cannot construct objects, and aliase
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     import yaml
 
+NOT_YAML = "it is not YAML"  # the first words of a reason
 MAX_DEPTH = 100  # libyaml takes time that grows with the square of it
 _MAX_EVENTS = 500_000
 _MAX_NODES = 200_000  # with everything that aliases stand for
@@ -20,6 +22,7 @@ _MAX_BITS = 64
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = frozenset({f"{_TAG}bool", f"{_TAG}int", f"{_TAG}float", f"{_TAG}null"})
 _MERGE = f"{_TAG}merge"
+_CONFLICT = re.compile(r"^(?:<{7}|>{7})(?= )", re.MULTILINE)
 
 
 class Unreadable(Exception):  # not an error of the run: the caller turns it into one
@@ -30,6 +33,10 @@ class Unreadable(Exception):  # not an error of the run: the caller turns it int
         self.reason = reason
         self.line = line
         self.column = column
+
+
+class BeyondLimits(Unreadable):
+    """A text is more than what is read here; other programs may read it."""
 
 
 def events(text: str, most: int = _MAX_EVENTS, deepest: int = MAX_DEPTH) -> Iterator[yaml.Event]:
@@ -45,9 +52,9 @@ def events(text: str, most: int = _MAX_EVENTS, deepest: int = MAX_DEPTH) -> Iter
         for number, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > deepest:
-                raise Unreadable(f"it is nested deeper than {deepest} levels", *_place(event.start_mark))
+                raise BeyondLimits(f"it is nested deeper than {deepest} levels", *_place(event.start_mark))
             if number > most:
-                raise Unreadable(f"it has more than {most} values", *_place(event.start_mark))
+                raise BeyondLimits(f"it has more than {most} values", *_place(event.start_mark))
             yield event
 
 
@@ -59,18 +66,21 @@ def yaml_alone(text: str) -> Iterator[None]:
     try:
         yield
     except yaml.MarkedYAMLError as error:
+        if conflict := _CONFLICT.search(text):
+            line = text.count("\n", 0, conflict.start()) + 1
+            raise Unreadable(f"{NOT_YAML}: {conflict[0]} is a conflict marker of Git", line, 1) from None
         line, column = _place(error.problem_mark)
         line = min(line, text.count("\n") + (not text.endswith("\n")))  # it may be the line after the last one
         at_tab = "".join(text.split("\n")[line - 1 : line])[column - 1 : column] == "\t"
         if at_tab and any(words in (error.problem or "") for words in ("tab character", "cannot start any token")):
-            reason = f"it is not YAML: a tab character in column {column}; YAML indents with blanks"
+            reason = f"{NOT_YAML}: a tab character in column {column}; YAML indents with blanks"
             raise Unreadable(reason, line, column) from None
         reason = " ".join(filter(None, (error.context, error.problem)))
-        raise Unreadable(f"it is not YAML: {reason}", line, column) from None
+        raise Unreadable(f"{NOT_YAML}: {reason}", line, column) from None
     except (yaml.YAMLError, UnicodeError) as error:  # of the reader, which has no mark
         position = getattr(error, "position", None)
         line = 0 if position is None else text.encode().count(b"\n", 0, position) + 1
-        raise Unreadable("it is not YAML: it has a control character", line) from None
+        raise Unreadable(f"{NOT_YAML}: it has a control character", line) from None
 
 
 class _Mark(Protocol):
@@ -105,7 +115,7 @@ def nodes(written: str) -> tuple[yaml.Node, ...]:
         found = tuple(yaml.compose_all(written, Loader=yaml.CSafeLoader))
     sizes: dict[int, int] = {}
     if aliases and sum(_size(node, sizes) for node in found) > _MAX_NODES:
-        raise Unreadable(f"it unfolds to more than {_MAX_NODES} values")
+        raise BeyondLimits(f"it unfolds to more than {_MAX_NODES} values")
     return tuple(node for node in found if node.tag != f"{_TAG}null")
 
 

@@ -185,6 +185,7 @@ def _prepared(
         components_file=given.components_file or (artifact.components_file if artifact else None),
         flags=flags,
         overlay=_overlay(given),
+        overlay_folder=given.overlay or "",
         content_apart=artifact is not None and artifact.overlay is not None,
         paused=artifact.paused if artifact else False,
         version_tags=artifact.version_tags if artifact else False,

@@ -55,12 +55,13 @@ class FirstRefused(PolicyRefused):
     """A first artifact that would break clusters."""
 
     def __init__(self, channel: Reference, hazards: Sequence[Hazard]) -> None:
-        told = [f"{hazard.sentence}{_at(hazard)} ({hazard.fingerprint})" for hazard in hazards[:_SHOWN]]
+        told = [f"{it.sentence}{_at(it)}{'' if it.final else f' ({it.fingerprint})'}" for it in hazards[:_SHOWN]]
         told += [f"and {len(hazards) - _SHOWN} more"] if len(hazards) > _SHOWN else []
         super().__init__(f"{channel} cannot start with this artifact: {'; '.join(told)}")
         remedies = dict.fromkeys(text for hazard in hazards[:_SHOWN] for text in hazard.remedies)
         known = "put its fingerprint into `acknowledge` of the artifact's configuration"
-        self.hint = f"Nothing was published. What to do: {'; or '.join((*remedies, known))}."
+        ways = (*remedies, *(() if any(it.final for it in hazards) else (known,)))
+        self.hint = f"Nothing was published. What to do: {'; or '.join(ways)}."
 
 
 class StillHeld(PolicyRefused):

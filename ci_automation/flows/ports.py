@@ -134,7 +134,7 @@ class Ports(Struct, frozen=True):
         """
         if intent.overlay is not None or (folder := self.find_overlay()) is None:
             return intent
-        return replace(intent, overlay=folder.tree)
+        return replace(intent, overlay=folder.tree, overlay_folder=folder.path)
 
     def ledger(self, channel: Reference) -> Ledger:
         """Return the records and holds of `channel`, empty without trusted signers."""
@@ -175,6 +175,7 @@ class Intent(Struct, frozen=True):
     components_file: str | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
     overlay: Tree | None = None
+    overlay_folder: str = ""  # where it was read, as the user knows it
     content_apart: bool = False  # the overlay is in Git: version steps carry the channel's content
     paused: bool = False
     version_tags: bool = False

@@ -74,8 +74,10 @@ class RollbackRefused(PolicyRefused):
         super().__init__(
             f"{rollback.channel} was not rolled back to {rollback.target_version}: {'; '.join(rollback.obstacles)}"
         )
-        accept = " ".join(f"--acknowledge {each}" for each in rollback.breaks)
-        self.hint = f"Nothing was changed. Do what the message says, or accept that: {accept or '--allow-removal'}"
+        accept = " ".join(f"--acknowledge {each}" for each in rollback.breaks) or "--allow-removal"
+        self.hint = f"Nothing was changed. Do what the message says, or accept that: {accept}"
+        if any(it.final for it in rollback.findings.hazards):
+            self.hint = "Nothing was changed. Go back to another digest: `history` lists them, and --to takes one."
 
 
 class Wish(Struct, frozen=True):

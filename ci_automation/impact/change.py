@@ -227,7 +227,7 @@ class Hazard(Struct, frozen=True):
 
     `gate` is who found it (crds, overlay, compatibility, images). `subject` names it exactly, and without anything that
     changes from run to run: by it a hazard is acknowledged. Several with the same `together` are told in its words,
-    with their names, such as `v1 of Alert`, in place of `{}`.
+    with their names, such as `v1 of Alert`, in place of `{}`. No acknowledgement counts for one that is `final`.
     """
 
     gate: str
@@ -238,6 +238,7 @@ class Hazard(Struct, frozen=True):
     remedies: tuple[str, ...] = ()
     together: str = ""
     name: str = ""
+    final: bool = False
 
     @property
     def fingerprint(self) -> str:

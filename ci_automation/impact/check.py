@@ -126,6 +126,7 @@ class Known(Struct, frozen=True):
     now: datetime | None = None  # None: the date plays no part
     kustomize: Kustomize | None = None  # None: this machine has none
     images: Images | None = None  # None: no registry is asked
+    folder: str = ""  # that a person named for the overlay; empty: its files are those of the artifact
     build: bool = True  # whether the overlay is to be built
     say: Callable[[str], None] = _silent
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import deque
 from contextlib import suppress
 from pathlib import PurePosixPath
 from posixpath import normpath
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
-from ci_automation.artifact.yaml import Unreadable, nodes, plain
+from ci_automation.artifact.yaml import BeyondLimits, Unreadable, events, nodes, plain
 from ci_automation.flux.components import hunks
 from ci_automation.impact.change import ChangeKind, FileDiff, ObjectId, Severity
 from ci_automation.impact.compare import first, header_changes, object_changes, ordered, rewritten, together
@@ -64,7 +65,8 @@ def overlay_changes(old: Tree, new: Tree) -> tuple[Change, ...]:
     """
     before, after = old.by_path, new.by_path
     differing = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
-    sides = _objects(old, differing), _objects(new, differing)
+    unread = {path for tree in (old, new) for path in differing if _is_broken(tree, path)}  # compared as files
+    sides = tuple(_objects(tree, [path for path in differing if path not in unread]) for tree in (old, new))
     pools = ([entry for file in side.values() for entry in file.entries] for side in sides)
     contents = (_digest(side.get(path)) for side in (before, after) for path in differing)
     found = list(first(object_changes(*pools), OVERLAY, *contents))
@@ -113,6 +115,17 @@ def _objects(tree: Tree, paths: list[str]) -> Mapping[str, _Objects]:
             if text and its and all(map(_is_object, its)):
                 found[path] = _Objects(path, text, parts, its)
     return found
+
+
+def _is_broken(tree: Tree, path: str) -> bool:
+    """Return whether a file is called YAML, and is none: which objects it was meant to hold is not known."""
+    if path not in tree.by_path or PurePosixPath(path).suffix not in _SUFFIXES:
+        return False
+    try:
+        deque(events(_text(tree[path]) or ""), 0)
+    except Unreadable as error:
+        return not isinstance(error, BeyondLimits)
+    return False
 
 
 def _is_object(entry: Entry) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flux.proof import Proof
-from ci_automation.impact.change import Certainty, ChangeClass
+from ci_automation.impact.change import Certainty, ChangeClass, Hazard
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict
 from ci_automation.policy.model import NOT_CHECKED
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ci_automation.impact.assess import Cleared
-    from ci_automation.impact.change import Change, Hazard
+    from ci_automation.impact.change import Change
     from ci_automation.policy.gates import Situation
     from ci_automation.policy.model import Acknowledgement, Allowance
 
@@ -181,7 +181,9 @@ def _hazards(hazards: Sequence[Hazard], situation: Situation) -> Iterator[Verdic
 
 
 def _acknowledged(it: Change | Hazard, situation: Situation) -> Acknowledgement | None:
-    return situation.policy.acknowledged(it.fingerprint, situation.now)
+    """Return the acknowledgement of a change or a hazard, if one counts for it."""
+    is_final = isinstance(it, Hazard) and it.final
+    return None if is_final else situation.policy.acknowledged(it.fingerprint, situation.now)
 
 
 def _ended(items: Sequence[Change | Hazard], situation: Situation) -> str:

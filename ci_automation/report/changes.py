@@ -179,7 +179,7 @@ def hazards_in_brief(found: Findings, rows: int, limit: int) -> tuple[Block, ...
 
 
 def _named(hazard: Hazard, said: str) -> tuple[str, ...]:
-    return said, " (", Code(hazard.fingerprint), ")"
+    return (said,) if hazard.final else (said, " (", Code(hazard.fingerprint), ")")
 
 
 def _strong(text: str, mark: str) -> str:

@@ -157,8 +157,11 @@ class Findings(Struct, frozen=True):
     def to_acknowledge(self, *, every: bool = False) -> tuple[tuple[str, str], ...]:
         """Return the fingerprints of what stops the step, each once, and what it is: hazards, then changes.
 
-        What only asks for an approval is in it where nothing else stops the step, and on request.
+        What only asks for an approval is in it where nothing else stops the step, and on request. There is nothing
+        where a hazard stops it that cannot be acknowledged.
         """
+        if any(it.final for it in self.hazards):
+            return ()
         taken = self.taken()
         stops = _STOPS if every or self.acknowledging_suffices() else {str(Decision.REFUSED)}
         hazards = [it for it in self.ranked_hazards() if taken.hazard(it) in stops]
@@ -264,11 +267,13 @@ def idle_acknowledgements(
 ) -> Iterator[str]:
     """Yield a sentence on each acknowledgement without effect on the steps of a plan; nothing where it has none."""
     found = {change.fingerprint for step in steps for change in step.changes}
-    found |= {hazard.fingerprint for step in steps for hazard in step.hazards}
+    hazards = {hazard.fingerprint: hazard for step in steps for hazard in step.hazards}
     for each in given if steps else ():
         if not each.is_on(now):
             yield ended(each)
-        elif each.fingerprint not in found:
+        elif each.fingerprint in hazards and hazards[each.fingerprint].final:
+            yield f"{_named(each)} has no effect: no cluster can build what it is about"
+        elif each.fingerprint not in {*found, *hazards}:
             yield f"{_named(each)} matches nothing in the steps of this plan"
 
 

@@ -65,8 +65,13 @@ class Rollback(Struct, frozen=True):
 
     @property
     def breaks(self) -> tuple[str, ...]:
-        """Return the fingerprints of what refuses it, each once; what only needs approval, a yes does."""
+        """Return the fingerprints of what refuses it, each once; what only needs approval, a yes does.
+
+        There are none where something refuses it that cannot be acknowledged.
+        """
         found, taken = self.findings, self.findings.taken()
+        if any(it.final for it in found.hazards):
+            return ()
         hazards = (it.fingerprint for it in found.ranked_hazards() if taken.hazard(it) == Decision.REFUSED)
         changes = (it.fingerprint for it in found.ranked() if taken.change(it) == Decision.REFUSED)
         return tuple(dict.fromkeys((*hazards, *changes)))

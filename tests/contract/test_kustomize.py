@@ -257,8 +257,9 @@ class TestAProgramThatCannotBeRun:
         [
             "# old\nerror: no such 'a b'",
             """E1122 03:27:00.959988 6599 run.go:72] "command failed" err="no such \\'a b\\'\"\n""",
+            """E1122 03:27:00.959988 6599 run.go:72] "command failed" err=<\n\tno such\n\t'a b'\n >\n""",
         ],
-        ids=["upstream's", "that of Google's SDK"],
+        ids=["upstream's", "that of Google's SDK", "that in lines"],
     )
     def test_kubectls_errors_are_told_like_kustomizes(self, said: str, stand_in: Callable[[str], Confined]) -> None:
         program = stand_in(f"sys.exit({said!r})")

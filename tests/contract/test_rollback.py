@@ -374,6 +374,16 @@ class TestWhatBreaks:
         assert f"--acknowledge {CERTAIN.fingerprint}" in caught.value.hint
         assert (world.contents(), caught.value.exit_code) == (before, 11)
 
+    def test_what_no_cluster_can_build_is_refused_whatever_is_acknowledged(
+        self, world: World, judged: Callable[[Found], None]
+    ) -> None:
+        final = replace(CERTAIN, final=True)
+        judged(Found(hazards=(final,)))
+        wish = Wish(str(PATCH), acknowledged=(final.fingerprint,))
+        with pytest.raises(RollbackRefused) as caught:
+            roll_back(propose_rollback(CHANNEL, wish, world.ports(), intent()), world.ports(), intent())
+        assert caught.value.hint.startswith("Nothing was changed. Go back to another digest: ")
+
     @pytest.mark.parametrize("by", ["option", "configuration"])
     def test_until_it_is_acknowledged(self, world: World, judged: Callable[[Found], None], by: str) -> None:
         judged(Found(hazards=(CERTAIN,)))

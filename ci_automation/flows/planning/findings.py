@@ -61,7 +61,8 @@ def impact_of(
     if before and before.version == PUSHED:
         before = None
     ports.say("comparing, and building the overlay" if before else "building the overlay")
-    known = Known(intent.clusters, listed, intent.now, ports.kustomize, ports.images, say=ports.say)
+    folder = intent.overlay_folder
+    known = Known(intent.clusters, listed, intent.now, ports.kustomize, ports.images, folder=folder, say=ports.say)
     return assess(_applied(before) if before else None, _applied(after), known, settled)
 
 

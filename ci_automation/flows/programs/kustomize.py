@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from ci_automation.hiding import Hiding
-from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable, innermost
+from ci_automation.impact.overlay.builder import BuildFailed, BuildStopped, KustomizeUnusable, innermost
 from ci_automation.programs import search_path
 
 if TYPE_CHECKING:
@@ -41,9 +41,8 @@ _REMEMBERED = 12  # a step has three
 # artifact has (`SecureBuild` of fluxcd/pkg/kustomize).
 _OUTSIDE = " is not in or below "
 _ERROR = re.compile(r"^[Ee]rror: (.*)", re.MULTILINE | re.DOTALL)  # before it are warnings
-_LOGGED = re.compile(
-    r'^E\d{4}(?: (?!err=")[^ ]*)* err="(.*)"$', re.DOTALL
-)  # as the kubectl of Google's SDK says it, with time and process
+# As the kubectl of Google's SDK says it, with time and process; an error of several lines is between < and >.
+_LOGGED = re.compile(r'^E\d{4}(?: (?!err=["<])[^ ]*)* err=(?:"(?P<quoted>.*)"|<\n(?P<lines>.*)\n >)$', re.DOTALL)
 _EVERYWHERE = ("--load-restrictor", "LoadRestrictionsNone")
 
 
@@ -114,7 +113,7 @@ class Confined(Hiding, Struct, frozen=True):
                 _write(tree, root)
                 return _text(self._run(own, str(root / folder), started), str(root), tree)
         except OSError as error:
-            kind = BuildFailed if error.errno == errno.ENAMETOOLONG else KustomizeUnusable
+            kind = BuildStopped if error.errno == errno.ENAMETOOLONG else KustomizeUnusable
             raise kind(f"the files cannot be written down for kustomize: {error.strerror}") from None
 
     def _run(self, own: Path, root: str, started: Started) -> Ended:
@@ -160,17 +159,22 @@ def _text(ended: Ended, root: str, tree: Tree) -> str:
     from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
 
     if ended.code is None:
-        raise BuildFailed(f"kustomize was stopped after {_SECONDS} seconds")
+        raise BuildStopped(f"kustomize was stopped after {_SECONDS} seconds")
     if len(ended.output) >= MAX_OUTPUT_BYTES:
-        raise BuildFailed(f"kustomize printed {MAX_OUTPUT_BYTES} bytes or more")
+        raise BuildStopped(f"kustomize printed {MAX_OUTPUT_BYTES} bytes or more")
     if ended.code < 0:
-        raise BuildFailed(f"kustomize was ended by the signal {-ended.code}")
+        raise BuildStopped(f"kustomize was ended by the signal {-ended.code}")
     if ended.code:
-        raise BuildFailed(_said(ended.complaint, root, tree) or f"kustomize ended with the code {ended.code}")
+        kind = BuildFailed if _error(ended.complaint) else BuildStopped  # without an error, it was the machine
+        raise kind(_said(ended.complaint, root, tree) or f"kustomize ended with the code {ended.code}")
     try:
         return ended.output.decode()
     except UnicodeDecodeError:
-        raise BuildFailed("the output of kustomize is not text") from None
+        raise BuildStopped("the output of kustomize is not text") from None
+
+
+def _error(complaint: str) -> re.Match[str] | None:
+    return _ERROR.search(complaint) or _LOGGED.search(complaint.strip())
 
 
 def _said(complaint: str, root: str = "", tree: Tree | None = None) -> str:
@@ -178,9 +182,9 @@ def _said(complaint: str, root: str = "", tree: Tree | None = None) -> str:
 
     It quotes literals, patches and lines of files: of a `tree`, nothing is told that only its Secrets have.
     """
-    found = _ERROR.search(complaint) or _LOGGED.search(complaint.strip())
-    said = " ".join((found[1] if found else complaint).split())
-    if found and found.re is _LOGGED:
+    found = _error(complaint)
+    said = " ".join((found[found.lastgroup or 1] if found else complaint).split())
+    if found and found.lastgroup == "quoted":
         said = re.sub(r"\\(.)", r"\1", said)
     if root:
         said = said.replace(f"{root}/", "").replace(root, ".")

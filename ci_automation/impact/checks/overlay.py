@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def _look(before: Applied | None, after: Applied, known: Known) -> Seen:
     if not known.build:
         return Seen()
-    built = preflight(before.files if before else Tree(()), after.files, after.path, known.kustomize)
+    old = before.files if before else Tree(())
+    built = preflight(old, after.files, after.path, known.kustomize, known.folder)
     hazards = (*built.hazards, *secret_hazards(before.overlay if before else Tree(()), after.overlay))
     if before is None or before.components != after.components or before.overlay == after.overlay:
         return Seen(hazards, built.pruned, built.changes, rights=built.rights)

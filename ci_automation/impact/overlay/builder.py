@@ -57,6 +57,10 @@ class BuildFailed(Error):
     """An overlay cannot be built; the message is kustomize's own, or says why it was stopped."""
 
 
+class BuildStopped(BuildFailed):
+    """A build was given up, or its output cannot be used; another program, or a larger machine, may build it."""
+
+
 class KustomizeUnusable(Error):
     """Nothing was built, for reasons that are not the overlay's: the program cannot be started, or the disk is full."""
 

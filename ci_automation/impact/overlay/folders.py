@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from ci_automation.artifact.yaml import Unreadable
+from ci_automation.artifact.yaml import NOT_YAML, BeyondLimits, Unreadable, nodes
 from ci_automation.impact.change import Place
 from ci_automation.impact.overlay.kustomization import (
     NAMES,
@@ -27,13 +27,14 @@ from ci_automation.impact.overlay.kustomization import (
 from ci_automation.impact.overlay.listed import LARGE, objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ci_automation.artifact.tree import Tree
     from ci_automation.impact.change import ObjectId
     from ci_automation.impact.overlay.kustomization import Effort, Kustomization, Named
     from ci_automation.impact.overlay.listed import Listed
 
+_T = TypeVar("_T")
 ROOT = "."
 _FILE = 10  # steps for each file, to look at its path
 _YAML = frozenset({".yaml", ".yml"})
@@ -43,10 +44,11 @@ _ADDED = 5  # steps for each object
 
 
 class Fault(NamedTuple):
-    """Why kustomize will not build something, as far as that shows without it."""
+    """Why kustomize will not build something, as far as that shows without it; `is_sure` says that no cluster will."""
 
     sentence: str
     place: Place
+    is_sure: bool
 
 
 class Gathered(Struct):
@@ -68,9 +70,19 @@ class Gathered(Struct):
         """Return what clusters know the objects by, where no rule changes that; those for kustomize alone are out."""
         return frozenset(each.id for each in self.listed if not each.is_local)
 
-    def fault(self, sentence: str, place: Place) -> None:
+    @property
+    def garbled(self) -> tuple[Fault, ...]:
+        """Return the files that are not YAML; any other that no kustomization lists may be there for something else."""
+        return tuple(fault for fault in self.faults if NOT_YAML in fault.sentence)
+
+    def fault(self, sentence: str, place: Place, *, is_sure: bool = True) -> None:
         """Note what is wrong."""
-        self.faults.append(Fault(sentence, place))
+        self.faults.append(Fault(sentence, place, is_sure))
+
+    def unreadable(self, file: str, error: Unreadable) -> None:
+        """Note a file that cannot be read."""
+        place = Place(file, error.line)
+        self.fault(f"{place} cannot be read: {error}", place, is_sure=not isinstance(error, BeyondLimits))
 
 
 def gathered(tree: Tree, folder: str, effort: Effort) -> Gathered:
@@ -91,6 +103,7 @@ class _Walk:
         self.result = Gathered()
         self._tree, self._effort, self._directories = tree, effort, tree.directories | {"."}
         self._visits = 0
+        self._patches: set[str] = set()
 
     def kustomization(
         self, folder: str, known: dict[tuple[str, ...], Listed], place: Place, above: tuple[str, ...]
@@ -99,14 +112,14 @@ class _Walk:
         self._visits += 1
         self.result.folders.add(folder)
         if len(above) >= _MAX_ABOVE or folder in above or self._visits > _MAX_VISITS:
-            self.result.fault(f"{folder} refers to itself, or to too many others", place)
+            self.result.fault(f"{folder} refers to itself, or to too many others", place, is_sure=folder in above)
             return known
         file = kustomization_file(self._tree, folder) or folder
         try:
             found = kustomization(self._tree, folder, self._effort)
         except Unreadable as error:
             self.result.files.add(file)
-            self.result.fault(f"{file} cannot be read: {error}", Place(file, error.line))
+            self.result.unreadable(file, error)
             return known
         if found is None:
             self.result.fault(f"{folder} has no kustomization", place)
@@ -120,10 +133,14 @@ class _Walk:
         for reference in found.files:
             self._is_remote(found, reference)
         for reference in found.patch_files:
-            if joined(found.folder, reference.path) not in self._tree.by_path:
+            path = joined(found.folder, reference.path)
+            if path not in self._tree.by_path:
                 self.result.fault(f"{reference.path} is not in the artifact", reference.place)
+            elif path not in self._patches:
+                self._patches.add(path)
+                self._read(path, nodes)
         for reference in found.unknown:
-            self.result.fault(f"kustomize knows no field {reference.path}", reference.place)
+            self.result.fault(f"kustomize knows no field {reference.path}", reference.place, is_sure=False)
         for reference in found.resources:
             self._resource(found, reference, known, above)
         for reference in found.components:
@@ -149,28 +166,30 @@ class _Walk:
         if self._is_remote(found, reference):
             return
         if path in self._tree.by_path:
-            self._add(self._objects(path), known)
+            self.result.files.add(path)
+            self._add(self._read(path, lambda written: objects(written, path)) or (), known)
         elif path in self._directories:
             self._add(self.kustomization(path, {}, reference.place, above).values(), known)
         else:
             self.result.fault(f"{reference.path} is not in the artifact", reference.place)
 
-    def _objects(self, path: str) -> tuple[Listed, ...]:
-        self.result.files.add(path)
+    def _read(self, path: str, read: Callable[[str], _T]) -> _T | None:
+        """Return what a file says, or None where it cannot be read, which is told."""
         try:
             written = text_of(self._tree[path])
             self._effort.spend(to_skim(written) if len(written) > LARGE else to_read(written))
-            return objects(written, path)
+            return read(written)
         except Unreadable as error:
-            self.result.fault(f"{path} cannot be read: {error}", Place(path, error.line))
-            return ()
+            self.result.unreadable(path, error)
+            return None
 
     def _add(self, new: Iterable[Listed], known: dict[tuple[str, ...], Listed]) -> None:
         for each in new:
             self._effort.spend(_ADDED)
             if each.key in known:
                 where = f"{known[each.key].place} and {each.place}"
-                self.result.fault(f"{each.id} is there twice: {where}", each.place)
+                sure = self.result.only_lists  # rules can give one of them another name
+                self.result.fault(f"{each.id} is there twice: {where}", each.place, is_sure=sure)
             known.setdefault(each.key, each)
 
 

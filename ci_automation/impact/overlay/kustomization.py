@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
-from ci_automation.artifact.yaml import Unreadable, is_a, line_of, nodes, plain, text
+from ci_automation.artifact.yaml import BeyondLimits, Unreadable, is_a, line_of, nodes, plain, text
 from ci_automation.impact.change import Place
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def read_kustomization(written: str, file: str, folder: str) -> Kustomization:
     if len(roots) != 1 or not is_a(roots[0], "mapping"):
         raise Unreadable("it is not one kustomization")
     if len(roots[0].value) > _MAX_FIELDS:
-        raise Unreadable("it has more fields than kustomize knows")
+        raise BeyondLimits("it has more fields than kustomize knows")
     _spell(roots[0], _KNOWN)
     value = plain(roots[0])
     if not value.keys() - {"apiVersion", "kind"}:

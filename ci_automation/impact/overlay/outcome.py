@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from ci_automation.artifact.yaml import Unreadable, text
 from ci_automation.impact.change import ObjectId
 from ci_automation.impact.objects import read_objects
-from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable, places
+from ci_automation.impact.overlay.builder import BuildFailed, BuildStopped, KustomizeUnusable, places
 from ci_automation.impact.overlay.kustomization import BUILD
 from ci_automation.impact.overlay.marking import GONE, HIT, IMAGE, INDEX, LIST, ORIGIN, PREFIX, Marked, Rule, marked
 from ci_automation.impact.reading import UnreadableObjects
@@ -160,13 +160,14 @@ def _along(path: str, found: ObjectId, value: Any) -> Iterator[Touch]:  # noqa: 
 
 
 class FolderOutcome(Struct, frozen=True):
-    """What came of a folder: its objects, why it cannot be built, or why no build was tried.
+    """What came of a folder: its objects, why it cannot be built (on any cluster, if that `is_sure`), or was not.
 
     `text` is what kustomize builds of it. `followed` is what its rules do, `unfollowed` why that could not be seen.
     """
 
     ids: frozenset[ObjectId]
     error: str = ""
+    is_sure: bool = True
     unchecked: str = ""
     places: tuple[Place, ...] = ()
     text: str | None = None
@@ -238,8 +239,9 @@ class _Asked:
             reason = f"it has a remote base, and nothing is fetched here: {named}"
             return FolderOutcome(found.ids, unchecked=reason, places=tuple(it.place for it in found.remotes))
         if found.only_lists:
-            error = found.faults[0].sentence if found.faults else ""
-            return FolderOutcome(found.ids, error, places=tuple(fault.place for fault in found.faults[:1]))
+            for fault in found.faults[:1]:
+                return FolderOutcome(found.ids, fault.sentence, fault.is_sure, places=(fault.place,))
+            return FolderOutcome(found.ids)
         if self._kustomize is None:
             return FolderOutcome(found.ids, unchecked="there is no kustomize")
         return self._built(each)
@@ -251,7 +253,11 @@ class _Asked:
         if isinstance(said, KustomizeUnusable):
             return FolderOutcome(ids, unchecked=str(said))
         if isinstance(said, BuildFailed):
-            return FolderOutcome(ids, str(said), places=places(str(said), each))
+            where = places(str(said), each)
+            files = {place.file for place in where}
+            for fault in [it for it in each.gathered.garbled if it.place.file in files][:1]:  # it has the line
+                return FolderOutcome(ids, fault.sentence, places=(fault.place,))
+            return FolderOutcome(ids, str(said), not isinstance(said, BuildStopped), places=where)
         if said is None and seen is not None:
             return FolderOutcome(seen[0].ids, text=unmarked(seen[1]), followed=seen[0])
         if is_like_marked(said or ""):
@@ -259,7 +265,7 @@ class _Asked:
         try:
             ids = frozenset(it.id for it in read_objects(said or ""))
         except UnreadableObjects as error:
-            return FolderOutcome(ids, str(error))
+            return FolderOutcome(ids, str(error), is_sure=False)
         return FolderOutcome(ids, text=said, followed=seen and seen[0], unfollowed=why)
 
     def _followed(self, each: AppliedFolder) -> tuple[tuple[Followed, str] | None, str]:

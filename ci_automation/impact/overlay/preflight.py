@@ -12,14 +12,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
-from ci_automation.artifact.yaml import Unreadable
 from ci_automation.flux.components import inventory
-from ci_automation.impact.change import Certainty, Hazard, Place, fingerprint, in_shell
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.overlay.builder import BuiltSide, built_changes
 from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
-from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch, kustomization, kustomization_file
+from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
 from ci_automation.impact.overlay.outcome import NO_RULES, looked_into
 from ci_automation.impact.overlay.targets import GATE, lost_targets
+from ci_automation.impact.overlay.unbuilt import Edit, failures, not_built, path_of, unread
 from ci_automation.impact.rights import FolderRights
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.overlay.folders import AppliedFolder
     from ci_automation.impact.overlay.outcome import FolderOutcome, Followed
 
-_MAX_FAULTS = 5
 _SHOWN = 1_000
-# kustomize-controller drops such fields of the kustomization that it starts from before it builds.
-_IGNORED = "unknown field"
 _NEEDED = frozenset({"source-controller", "kustomize-controller"})  # without them a cluster takes no update any more
 _DEPLOYMENT = "Deployment/"
 _CONTENT = {
@@ -65,14 +62,15 @@ class Preflight(Struct, frozen=True):
     rights: tuple[FolderRights, ...] = ()
 
 
-def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None) -> Preflight:
+def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None, folder: str = "") -> Preflight:
     """Return what becomes of the overlay when a step replaces the files of `old` by those of `new`.
 
     `components` is the path of the components file in both; an `old` without files says that nothing was there before.
+    `folder` is the one that a person named for the new overlay, if any.
     A kustomization that only lists files needs no kustomize. What is too much work to be looked into is not checked.
     """
     try:
-        return _preflight(old, new, components, kustomize, Effort())
+        return _preflight(old, new, components, kustomize, Effort(), folder)
     except TooMuch:
         sentence = f"the overlay was not looked into: to follow what it does takes more than {MAX_STEPS:,} steps"
         remedy = "split it into artifacts of their own, or look at the build yourself"
@@ -80,26 +78,25 @@ def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None
         return Preflight((Hazard(GATE, Certainty.UNCHECKED, "too much work", sentence, (), (remedy,)),), rights=rights)
 
 
-def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None, effort: Effort) -> Preflight:
+def _preflight(
+    old: Tree, new: Tree, components: str, kustomize: Kustomize | None, effort: Effort, folder: str
+) -> Preflight:
     before = applied_folders(old, components, effort) if old.files else ()
-    same = before and old.without(components).digest() == new.without(components).digest()
-    after = (
-        tuple(applied_folder(new, each.folder, effort) for each in before)
-        if same
-        else applied_folders(new, components, effort)
-    )
+    after = _applied_then(old, new, before, components, effort)
     first, then = looked_into(before, after, kustomize, effort)
     known = {each.folder: each for each in before}
-    differing = _differing(old, new, components) if before else Tree(())
-    hazards = [*_unreached(old, new, before, after, components, effort)] if folders(new) else []
+    differing = _differing(old, new, components) if old.files else Tree(())
     changes: dict[str, Change] = {}
-    is_step = bool(before) and old.by_path.get(components) != new.by_path.get(components)
-    unbuilt = f"cannot be built{' with the new components' if is_step else ''}"
+    is_release = bool(before) and old.by_path.get(components) != new.by_path.get(components)
+    edit = Edit(frozenset(differing.by_path), is_release, folder)
+    hazards = [*_unreached(before if old.files else None, after, new, components, effort, edit)]
     for each in after:
         now, earlier = then[each.folder], first.get(each.folder)
+        hazards += failures(each, now, earlier, known.get(each.folder), edit)
         if now.unchecked:
-            hazards.append(_not_built(each, now, by_files=bool(differing.files)))
-        hazards += _outcome_hazards(each, now, earlier, known.get(each.folder), unbuilt)
+            hazards.append(not_built(each, now, edit))
+        elif reason := now.unfollowed or (earlier.unfollowed if earlier and not now.error else ""):
+            hazards.append(_not_followed(each.folder, reason))
         hazards += _left_out(each, now, earlier, new[components])
         if now.followed:
             is_new = bool(before) and earlier is None
@@ -162,54 +159,6 @@ def _printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in cut)
 
 
-def _outcome_hazards(
-    each: AppliedFolder, now: FolderOutcome, before: FolderOutcome | None, earlier: AppliedFolder | None, unbuilt: str
-) -> Iterator[Hazard]:
-    """Yield what the build says, a failure in the words `unbuilt`; `earlier` was before, with the outcome `before`."""
-    what = f"the overlay at {_path(each.folder)}"
-    if now.error:
-        same = before is not None and before.error == now.error
-        ignored = _IGNORED in now.error
-        sentence = f"{what} {unbuilt}: {now.error}"
-        if before is not None and before.error:
-            sentence += "; it is broken already" if same else f"; with the present ones neither: {before.error}"
-        subject = f"{each.folder} {fingerprint(now.error)}"
-        folder = f"./{each.folder}" if each.folder.startswith("-") else each.folder  # which is no option
-        build = in_shell("kustomize", "build", folder)
-        remedy = (
-            "correct the field: clusters ignore it, with everything in it"
-            if ignored
-            else f"see it with {build} in the artifact's files: `pull` writes them"
-        )
-        # Clusters that live with an ignored field already go on to do so.
-        certainty = Certainty.POSSIBLE if ignored and same else Certainty.CERTAIN
-        yield Hazard(GATE, certainty, subject, sentence, now.places, (remedy,))
-    elif now.unchecked:
-        known = {fault.sentence for fault in earlier.gathered.faults} if earlier else set()
-        faults = [fault for fault in each.gathered.faults if fault.sentence not in known]
-        for fault in faults[:_MAX_FAULTS]:
-            sentence = f"{what} {unbuilt}: {fault.sentence}"
-            subject = f"{each.folder} {fault.sentence}"
-            yield Hazard(GATE, Certainty.CERTAIN, subject, sentence, (fault.place,))
-    elif reason := now.unfollowed or (before.unfollowed if before else ""):
-        sentence = f"{what} is built, but what its rules hit could not be followed: {reason}"
-        yield Hazard(GATE, Certainty.UNCHECKED, f"{each.folder} not followed {reason}", sentence)
-
-
-def _not_built(each: AppliedFolder, now: FolderOutcome, *, by_files: bool) -> Hazard:
-    sentence = f"the overlay at {_path(each.folder)} was not built: {now.unchecked}"
-    if by_files:
-        sentence += "; what its rules change is not told, only which files differ"
-    remedy = (
-        "put the files of the remote base into the artifact, and list them instead of it"
-        if each.gathered.remotes
-        else "install kustomize 5 (the program, not a version manager's shim), or check the build yourself"
-    )
-    # What comes from elsewhere is not what was reviewed and signed.
-    certainty = Certainty.CERTAIN if each.gathered.remotes else Certainty.UNCHECKED
-    return Hazard(GATE, certainty, f"{each.folder} {now.unchecked}", sentence, now.places, (remedy,))
-
-
 def _left_out(
     each: AppliedFolder, now: FolderOutcome, before: FolderOutcome | None, components: bytes
 ) -> Iterator[Hazard]:
@@ -219,34 +168,59 @@ def _left_out(
     for name in () if now.error else names:
         if not now.has_controller(name) and (before is None or before.has_controller(name)):
             certainty = Certainty.CERTAIN if name in _NEEDED else Certainty.POSSIBLE
-            sentence = f"the overlay at {_path(each.folder)} leaves out {name}: a Kustomization that prunes deletes it"
+            sentence = (
+                f"the overlay at {path_of(each.folder)} leaves out {name}: a Kustomization that prunes deletes it"
+            )
             remedy = "take out what deletes it; `--components` says which controllers there are"
             yield Hazard(GATE, certainty, f"{each.folder} leaves out {name}", sentence, (), (remedy,))
 
 
+def _not_followed(folder: str, reason: str) -> Hazard:
+    sentence = f"the overlay at {path_of(folder)} is built, but what its rules hit could not be followed: {reason}"
+    return Hazard(GATE, Certainty.UNCHECKED, f"{folder} not followed {reason}", sentence)
+
+
+def _applied_then(
+    old: Tree, new: Tree, before: Sequence[AppliedFolder], components: str, effort: Effort
+) -> tuple[AppliedFolder, ...]:
+    """Return the folders to look at after a step: those that give clusters the components, and those that did.
+
+    One that did is told if it is there still, and cannot be built or gives none any more.
+    """
+    if before and old.without(components).digest() == new.without(components).digest():
+        return tuple(applied_folder(new, each.folder, effort) for each in before)
+    after = applied_folders(new, components, effort)
+    reached = {folder for each in after for folder in each.gathered.folders}
+    left = (each.folder for each in before if each.folder not in reached)
+    others = (applied_folder(new, folder, effort) for folder in left if folder in {ROOT, *new.directories})
+    is_told = not any(map(_is_usual, after))  # that they give none, by `_unreached`
+    found = ((it, it.gathered, components in it.gathered.files) for it in others)
+    broken = (
+        it for it, has, gives in found if has.garbled or (has.faults and not it.is_made) or not (gives or is_told)
+    )
+    return (*after, *broken)
+
+
 def _unreached(
-    old: Tree,
-    new: Tree,
-    before: Sequence[AppliedFolder],
+    before: Sequence[AppliedFolder] | None,
     after: Sequence[AppliedFolder],
+    new: Tree,
     components: str,
     effort: Effort,
+    edit: Edit,
 ) -> Iterator[Hazard]:
     """Yield a hazard where the components file is in the artifact, and clusters may not get it.
 
-    What an unreadable kustomization lists is unknown: that is told instead.
+    What an unreadable kustomization lists is unknown: that is told instead. With None before, nothing was.
     """
     if any(map(_is_usual, after)):
         return
-    certainty = Certainty.POSSIBLE if old.files and not any(map(_is_usual, before)) else Certainty.CERTAIN
-    broken = False
-    for folder in folders(new):
-        try:
-            kustomization(new, folder, effort)
-        except Unreadable as error:
-            broken, file = True, kustomization_file(new, folder) or folder
-            sentence = f"the overlay at {_path(folder)} cannot be built: {file} cannot be read: {error}"
-            yield Hazard(GATE, certainty, f"{folder} {error}", sentence, (Place(file, error.line),))
+    certainty = Certainty.POSSIBLE if before is not None and not any(map(_is_usual, before)) else Certainty.CERTAIN
+    if not folders(new):
+        yield from () if before else _not_as_a_whole(after, new, effort, edit)
+        return
+    broken = [*unread(new, effort, edit, certainty)]
+    yield from broken
     if broken:
         return
     remedies = (
@@ -257,18 +231,25 @@ def _unreached(
         f"no kustomization lists {components}: clusters that apply a folder with one do not get Flux's components"
     )
     for each in after:
-        sentence += f" (only those whose path is {_path(each.folder)} do)"
+        sentence += f" (only those whose path is {path_of(each.folder)} do)"
     sentence += ", and delete Flux if they prune"
     yield Hazard(GATE, certainty, f"{components} is in no kustomization", sentence, (), remedies)
+
+
+def _not_as_a_whole(after: Sequence[AppliedFolder], new: Tree, effort: Effort, edit: Edit) -> Iterator[Hazard]:
+    """Yield a hazard where a first artifact has no kustomization, and only the components' own folder can be built."""
+    for fault in applied_folder(new, ROOT, effort).gathered.garbled[:1]:
+        only = " and ".join(path_of(each.folder) for each in after)
+        sentence = (
+            f"the overlay at ./ cannot be built, so only clusters whose path is {only} get Flux: {fault.sentence}"
+        )
+        remedies = edit.remedies(ROOT, (fault.place,))
+        yield Hazard(GATE, Certainty.POSSIBLE, f"{ROOT} {fault.sentence}", sentence, (fault.place,), remedies)
 
 
 def _is_usual(each: AppliedFolder) -> bool:
     """Return whether a folder has a kustomization, or is the whole artifact; else it is the components' own folder."""
     return not each.is_made or each.folder == ROOT
-
-
-def _path(folder: str) -> str:
-    return "./" if folder == ROOT else f"./{folder}"
 
 
 def _pruned(
@@ -277,14 +258,13 @@ def _pruned(
     first: Mapping[str, FolderOutcome],
     then: Mapping[str, FolderOutcome],
 ) -> tuple[ObjectId, ...]:
-    """Return the objects that are only in what was; both sides are seen in the same way."""
-    if any(outcome.error or outcome.unchecked for outcome in (*first.values(), *then.values())):
-        old = {found for each in before for found in each.gathered.ids}
-        new = {found for each in after for found in each.gathered.ids}
-    else:
-        old = {found for outcome in first.values() for found in outcome.ids}
-        new = {found for outcome in then.values() for found in outcome.ids}
-    return tuple(sorted(old - new))
+    """Return the objects that are only in what was, seen in the same way; a build that fails deletes nothing."""
+    is_seen = not any(outcome.error or outcome.unchecked for outcome in (*first.values(), *then.values()))
+    old = {each.folder: first[each.folder].ids if is_seen else each.gathered.ids for each in before}
+    new = {each.folder: then[each.folder].ids if is_seen else each.gathered.ids for each in after}
+    kept = [ids for folder, ids in old.items() if folder in then and then[folder].error]
+    gone = frozenset().union(*old.values()).difference(*new.values(), *kept)
+    return tuple(sorted(gone))
 
 
 def _deleted(

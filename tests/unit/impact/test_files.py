@@ -146,6 +146,13 @@ def test_a_file_of_objects_that_becomes_something_else_loses_them() -> None:
     assert {change.belongs_to for change in found} == {ChangeClass.SERVICE, ChangeClass.OVERLAY}
 
 
+@pytest.mark.parametrize("broken", [f"{SERVICE}\tx: 1\n", f"<<<<<<< HEAD\n{SERVICE}"])
+def test_a_file_that_is_not_yaml_any_more_has_other_content_and_loses_nothing(broken: str) -> None:
+    for sides in ((SERVICE, broken), (broken, SERVICE)):
+        (change,) = told(*(of({"a.yaml": side}) for side in sides))
+        assert (change.sentence, change.belongs_to) == ("a.yaml has other content", ChangeClass.OVERLAY)
+
+
 @pytest.mark.parametrize(
     "text", ["a: *b", "- 1", "replicas:\n- count: 3\n", "configMapGenerator:\n- files:\n  - key=app.yaml\n"]
 )

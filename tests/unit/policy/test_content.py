@@ -186,6 +186,12 @@ class TestAcknowledged:
         possible = hazard(Certainty.POSSIBLE)
         assert decide(verdicts(hazards=[BREAK], acknowledge=known(possible))) is Decision.REFUSED
 
+    def test_it_does_not_count_for_what_no_cluster_can_build(self) -> None:
+        final = replace(BREAK, final=True)
+        found = verdicts(hazards=[final], acknowledge=known(final))
+        assert decide(found) is Decision.REFUSED
+        assert not any(it.gate == "acknowledged" for it in found)
+
     def test_what_is_let_through_anyway_is_not_told_as_acknowledged(self) -> None:
         assert not any(it.gate == "acknowledged" for it in verdicts([IMAGE], acknowledge=known(IMAGE)))
 

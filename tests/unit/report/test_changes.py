@@ -342,6 +342,17 @@ def test_acknowledgements_without_effect_on_a_plan_are_told() -> None:
         "the acknowledgement 0123456789abcdef (of old) matches nothing in the steps of this plan",
     ]
     assert list(idle_acknowledgements(given, (), now)) == []
+    final = replace(STEP, hazards=(replace(STORED, final=True),))
+    assert f"the acknowledgement {STORED.fingerprint} (known) has no effect: no cluster can build what it is about" in (
+        idle_acknowledgements(given, (final,), now)
+    )
+
+
+def test_nothing_is_offered_for_what_cannot_be_acknowledged() -> None:
+    found = replace(FOUND, hazards=tuple(replace(it, final=True) for it in FOUND.hazards))
+    for every in (False, True):
+        assert "acknowledge" not in text(found, every=every).replace("acknowledged", "")
+        assert STORED.fingerprint not in text(found, every=every).partition("Verdict")[0]
 
 
 def test_releases_that_nobody_signed_are_named_once_and_not_told_again_below() -> None:

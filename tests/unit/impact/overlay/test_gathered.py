@@ -66,15 +66,15 @@ K = "kustomization.yaml"
 NAMESPACE = COMPONENTS.partition("---\napiVersion: apiext")[0]
 WRONG: dict[str, tuple[dict[str, object], str, str]] = {
     "nothing": ({}, ". has no kustomization", "."),
-    "no YAML": ({K: "a: ["}, f"{K} cannot be read: it is not YAML", f"{K}:1"),
-    "a tab": ({K: "a:\n\tb: 1\n"}, f"{K} cannot be read: it is not YAML: a tab character in column 1", f"{K}:2"),
+    "no YAML": ({K: "a: ["}, f"{K}:1 cannot be read: it is not YAML", f"{K}:1"),
+    "a tab": ({K: "a:\n\tb: 1\n"}, f"{K}:2 cannot be read: it is not YAML: a tab character in column 1", f"{K}:2"),
     "a file that is gone": ({K: "resources:\n- gone.yaml\n"}, "gone.yaml is not in the artifact", f"{K}:2"),
     "outside": ({K: "resources:\n- ../../etc/x\n"}, "../../etc/x is not in the artifact", f"{K}:2"),
     "a folder without": ({K: {"resources": ["a"]}, "a/x.txt": ""}, "a has no kustomization", f"{K}:1"),
     "itself": ({K: {"resources": ["."]}}, ". refers to itself", f"{K}:1"),
     "no object": (
         {K: {"resources": ["bad.yaml"]}, "bad.yaml": "\na: b"},
-        "bad.yaml cannot be read: an object has no kind",
+        "bad.yaml:2 cannot be read: an object has no kind",
         "bad.yaml:2",
     ),
     "an object twice": (

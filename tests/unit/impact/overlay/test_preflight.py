@@ -9,7 +9,7 @@ import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.impact.change import Certainty, Place
-from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
+from ci_automation.impact.overlay.builder import BuildFailed, BuildStopped, KustomizeUnusable
 from ci_automation.impact.overlay.folders import applied_folders
 from ci_automation.impact.overlay.kustomization import Effort
 from ci_automation.impact.overlay.outcome import looked_into
@@ -44,6 +44,14 @@ FEWER_ARGS = COMPONENTS.replace("[--log-level=info, --storage-path=/data]", "[--
 UNLABELED = COMPONENTS.replace("{part-of: flux, component: helm}", "{component: helm}")
 
 
+TAB = "a:\n\tb: 1\n"
+CONFLICT = f"{MAP.splitlines()[0]}\n<<<<<<< HEAD\nkind: A\n=======\nkind: B\n>>>>>>> topic\n"
+DEEP: dict[str, object] = {"kustomization.yaml": {"resources": [PATH, "own.yaml"]}, "own.yaml": "[" * 101 + "]" * 101}
+CLUSTERS: dict[str, object] = {
+    "clusters/a/kustomization.yaml": {"resources": [f"../../{PATH}"]},
+    "clusters/b/kustomization.yaml": {"resources": [f"../../{PATH}", "own.yaml"]},
+    "clusters/b/own.yaml": MAP,
+}
 UNKNOWN = 'json: unknown field "foo"'
 LEFT_OUT = "the overlay at ./ leaves out"
 OTHER: dict[str, object] = {"kustomization.yaml": {"resources": ["own.yaml"]}, "own.yaml": MAP}
@@ -182,8 +190,8 @@ class TestWhereNothingWasBefore:
         (hazard,) = preflight(Tree(()), files, PATH, None).hazards
         assert (hazard.certainty, hazard.places) == (Certainty.CERTAIN, (Place("kustomization.yaml", 3),))
         assert hazard.sentence == (
-            "the overlay at ./ cannot be built: kustomization.yaml cannot be read: it is not YAML: a tab character in "
-            "column 1; YAML indents with blanks"
+            "the overlay at ./ cannot be built: kustomization.yaml:3 cannot be read: it is not YAML: a tab character "
+            "in column 1; YAML indents with blanks"
         )
 
 
@@ -208,6 +216,8 @@ class TestWhatCannotBeBuilt:
         assert hazard.sentence == "the overlay at ./ cannot be built: no such thing"
         assert preflight(Tree(()), new, PATH, failing(new="no such thing")).hazards == (hazard,)
         assert hazard.remedies[0].startswith("see it with `kustomize build .` in the artifact's files")
+        (named,) = preflight(old, new, PATH, failing(new="no such thing"), "own/").hazards
+        assert named.remedies == ("correct the files of `own`, and run the command again",)
 
     def test_but_was_before_is_no_hazard(self) -> None:
         assert check(PATCHED, builder=failing(old="no such thing")).hazards == ()
@@ -269,6 +279,130 @@ class TestWhatCannotBeBuilt:
         (hazard,) = check(PATCHED, builder=failing(new="a\n::error::\x1b[31m" + "x" * 5000)).hazards
         assert hazard.sentence.isprintable()
         assert len(hazard.sentence) == 1003
+
+
+class TestWhatNoClusterCanBuild:
+    """It is refused for good where the step breaks it, or changes what is broken."""
+
+    @pytest.mark.parametrize("content", [TAB, 'a: "b\n', CONFLICT], ids=["a tab", "a quote", "a conflict"])
+    @pytest.mark.parametrize("name", ["own.yaml", "new.yaml"])
+    @pytest.mark.parametrize("listed", [True, False], ids=["listed", "found"])
+    def test_is_a_file_that_is_not_yaml(self, content: str, name: str, listed: bool) -> None:
+        files: dict[str, object] = {"own.yaml": MAP}
+        before, after = files, files | {name: content}
+        if listed:
+            before = before | {"kustomization.yaml": {"resources": [PATH, "own.yaml"]}}
+            after = after | {"kustomization.yaml": {"resources": [PATH, *{"own.yaml", name}]}}
+        (hazard,) = preflight(tree(before), tree(after), PATH, None, "mine").hazards
+        (place,) = hazard.places
+        assert (hazard.certainty, hazard.final, place.file) == (Certainty.CERTAIN, True, name)
+        assert hazard.sentence.startswith(
+            f"the overlay at ./ cannot be built: {name}:{place.line} cannot be read: it is"
+        )
+        assert hazard.remedies == (f"correct `mine/{name}:{place.line}`, and run the command again",)
+
+    def test_is_a_patch_that_is_not_yaml_and_its_line_is_told(self) -> None:
+        files = overlay(patches=[{"path": "patch.yaml"}]) | {"patch.yaml": TAB}
+        reason = 'trouble configuring PatchTransformer: unable to parse SM or JSON patch from [path: "patch.yaml"]'
+        for builder in (failing(new=reason), None):
+            hazard = preflight(tree({}, CHANGED), tree(files, CHANGED), PATH, builder).hazards[0]
+            assert (hazard.final, hazard.places) == (True, (Place("patch.yaml", 2),))
+            assert "cannot be built: patch.yaml:2 cannot be read: it is not YAML: a tab" in hazard.sentence
+
+    def test_names_a_conflict_of_git(self) -> None:
+        (hazard,) = preflight(tree({"own.yaml": MAP}), tree({"own.yaml": CONFLICT}), PATH, None).hazards
+        assert "own.yaml:2 cannot be read: it is not YAML: <<<<<<< is a conflict marker of Git" in hazard.sentence
+
+    @pytest.mark.parametrize("broken", ["kustomization.yaml", "own.yaml"])
+    def test_is_told_of_one_folder_of_several(self, broken: str) -> None:
+        then = {**CLUSTERS, f"clusters/b/{broken}": CONFLICT}
+        (hazard,) = preflight(tree(CLUSTERS), tree(then), PATH, None).hazards
+        assert (hazard.final, hazard.places) == (True, (Place(f"clusters/b/{broken}", 2),))
+
+    def test_may_be_for_the_release_alone(self) -> None:
+        (hazard,) = check(PATCHED, builder=failing(new="no such thing")).hazards
+        assert hazard.final
+
+    @pytest.mark.parametrize("before", ["no such thing", "another"])
+    def test_does_not_hold_up_a_release_where_it_is_broken_already(self, before: str) -> None:
+        (hazard,) = check(PATCHED, builder=failing(old=before, new="no such thing")).hazards
+        assert (hazard.certainty, hazard.final) == (Certainty.CERTAIN, False)
+
+    def test_nor_a_change_of_other_files_but_a_change_of_that_file(self) -> None:
+        broken = {**CLUSTERS, "clusters/b/own.yaml": TAB}
+        (hazard,) = preflight(tree(broken), tree({**broken, "clusters/a/notes.txt": "x"}), PATH, None).hazards
+        assert (hazard.certainty, hazard.final) == (Certainty.CERTAIN, False)
+        assert hazard.sentence.endswith("; it is broken already")
+        (hazard,) = preflight(tree(broken), tree({**broken, "clusters/b/own.yaml": f"{TAB}\n"}), PATH, None).hazards
+        assert hazard.final
+
+    def test_is_the_next_file_behind_the_one_that_is_broken_already(self) -> None:
+        broken = {"a.yaml": TAB, "b.yaml": MAP, "kustomization.yaml": {"resources": [PATH, "a.yaml", "b.yaml"]}}
+        found = preflight(tree(broken), tree({**broken, "b.yaml": TAB}), PATH, None).hazards
+        assert [(it.places[0].file, it.final) for it in found] == [("a.yaml", False), ("b.yaml", True)]
+
+    def test_is_a_broken_kustomization_that_is_broken_in_another_way(self) -> None:
+        old, new = (tree({"kustomization.yaml": each}) for each in (TAB, CONFLICT))
+        (hazard,) = preflight(old, new, PATH, None).hazards
+        assert (hazard.certainty, hazard.final) == (Certainty.CERTAIN, True)
+        same = preflight(old, tree({"kustomization.yaml": TAB}, CHANGED), PATH, None).hazards
+        assert [(it.certainty, it.final) for it in same] == [(Certainty.POSSIBLE, False)]
+
+    def test_is_told_without_kustomize_too(self) -> None:
+        then = PATCHED | {"kustomization.yaml": {"resources": [PATH, "own.yaml"], "namespace": "x"}, "own.yaml": TAB}
+        found = preflight(tree(PATCHED), tree(then), PATH, None).hazards
+        assert [(str(it.certainty), it.final) for it in found] == [("certain", True), ("unchecked", False)]
+
+    @pytest.mark.parametrize(
+        "then",
+        [
+            pytest.param(DEEP, id="deeper than is read here"),
+            pytest.param(overlay(pathces=[]), id="a field that clusters ignore"),
+        ],
+    )
+    def test_is_nothing_that_a_cluster_may_build(self, then: dict[str, object]) -> None:
+        found = preflight(tree({"own.yaml": MAP}), tree(then), PATH, None).hazards
+        assert found[0].certainty is Certainty.CERTAIN
+        assert not any(it.final for it in found)
+
+    def test_is_not_what_this_machine_gave_up(self) -> None:
+        (hazard,) = check(PATCHED, builder=Builder({CHANGED.encode(): BuildStopped("stopped")})).hazards
+        assert (hazard.certainty, hazard.final) == (Certainty.CERTAIN, False)
+
+    def test_may_be_on_purpose_in_a_first_artifact_without_a_kustomization(self) -> None:
+        (hazard,) = preflight(Tree(()), tree({"template.yaml": TAB}), PATH, None).hazards
+        assert (hazard.certainty, hazard.final, hazard.places) == (
+            Certainty.POSSIBLE,
+            False,
+            (Place("template.yaml", 2),),
+        )
+        assert "cannot be built, so only clusters whose path is ./flux-system get Flux: template" in hazard.sentence
+        assert preflight(tree({"template.yaml": TAB}), tree({"template.yaml": f"{TAB}\n"}), PATH, None).hazards == ()
+
+    def test_is_no_file_of_values_where_nothing_lists_it(self) -> None:
+        assert preflight(tree({"own.yaml": MAP}), tree({"own.yaml": "a: 1\n"}), PATH, None).hazards == ()
+        assert preflight(Tree(()), tree({"own.yaml": "a: 1\n"}), PATH, None).hazards == ()
+
+
+class TestAFolderThatLosesTheComponents:
+    def test_is_told_beside_one_that_has_them(self) -> None:
+        then = {**CLUSTERS, "clusters/b/kustomization.yaml": {"resources": ["own.yaml"]}}
+        assert said(preflight(tree(CLUSTERS), tree(then), PATH, None)) == [
+            (
+                "possible",
+                "the overlay at ./clusters/b leaves out helm-controller: a Kustomization that prunes deletes it",
+            ),
+            (
+                "certain",
+                "the overlay at ./clusters/b leaves out source-controller: a Kustomization that prunes deletes it",
+            ),
+        ]
+
+    def test_is_not_told_if_it_goes_or_becomes_a_part_of_another(self) -> None:
+        gone = {path: it for path, it in CLUSTERS.items() if not path.startswith("clusters/b")}
+        assert preflight(tree(CLUSTERS), tree(gone), PATH, None).hazards == ()
+        parent = {**CLUSTERS, "clusters/c/kustomization.yaml": {"resources": ["../b"]}}
+        assert preflight(tree(CLUSTERS), tree(parent), PATH, None).hazards == ()
 
 
 class TestWhatHitsNothingAnyMore:
@@ -505,9 +639,21 @@ class TestWhatAPruneDeletes:
         builder = Builder({COMPONENTS.encode(): holder})
         assert "ConfigMap flux-system/settings" in map(str, check(PATCHED, builder=builder).pruned)
 
-    def test_is_seen_without_a_build_where_one_fails(self) -> None:
-        found = check(PATCHED, WITHOUT_HELM, Builder({WITHOUT_HELM.encode(): BuildFailed("x")}))
+    def test_is_seen_without_a_build_where_the_one_before_fails(self) -> None:
+        found = check(
+            PATCHED, WITHOUT_HELM, Builder({COMPONENTS.encode(): BuildFailed("x"), WITHOUT_HELM.encode(): WITHOUT_HELM})
+        )
         assert [str(each) for each in found.pruned] == ["Deployment flux-system/helm-controller"]
+
+    def test_is_nothing_where_a_build_fails(self) -> None:
+        assert check(PATCHED, WITHOUT_HELM, Builder({WITHOUT_HELM.encode(): BuildFailed("x")})).pruned == ()
+
+    def test_is_nothing_of_a_folder_that_cannot_be_built_beside_one_that_can(self) -> None:
+        files = {**CLUSTERS, "clusters/a/more.yaml": MAP.replace("settings", "others")}
+        files["clusters/a/kustomization.yaml"] = {"resources": [f"../../{PATH}", "more.yaml"]}
+        then = {**CLUSTERS, "clusters/b/own.yaml": TAB}
+        found = preflight(tree(files), tree(then), PATH, None)
+        assert [str(each) for each in found.pruned] == ["ConfigMap flux-system/others"]
 
     def test_with_what_is_in_it_is_possible(self) -> None:
         own = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: own}\n"
