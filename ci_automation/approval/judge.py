@@ -144,20 +144,21 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
     """Return which request asked again after a merge, and is open, or was closed by a person and not by this program.
 
     The open one means that the file lost the entry since, and has it back without a person's word, or that the
-    merge did not count once; a no to that is not overruled by the merge before, whatever people made of its page.
+    merge did not count once; a no to that is not overruled by the merge before, whatever people made of its page, and
+    wherever they sent it.
     """
     request = entry.request
-    again = snapshot.open_pull
-    if again and not is_silent(again, request.artifact, snapshot.viewer):
-        return f"was merged before pull request {again.number} was opened, which asks again"
+    opened = snapshot.open_pull
+    if opened and not is_silent(opened, request.artifact, snapshot.viewer):
+        return f"was merged before pull request {opened.number} was opened, which asks again"
     same = request.base, request.target, place_digest(request.artifact)
-    for later in snapshot.own_pulls:
+    ended = (it for it in snapshot.own_pulls if it.state is PullState.CLOSED)
+    for later in (*snapshot.strayed, *ended):
         asked = [mark for mark in find_marks(later.body) if mark.state is not MarkState.WITHDRAWN]
-        closed = later.number > pull.number and later.state is PullState.CLOSED
-        if closed and (
-            not later.is_written_by(snapshot.viewer) or same in {(it.base, it.target, it.of) for it in asked}
-        ):
-            return f"was merged before pull request {later.number} asked again, and that one was closed"
+        again = same in {(it.base, it.target, it.of) for it in asked} or not later.is_written_by(snapshot.viewer)
+        if again and later.number > pull.number:
+            what = "closed" if later.base == snapshot.default_branch else f"sent to {later.base}"
+            return f"was merged before pull request {later.number} asked again, and that one was {what}"
     return ""
 
 

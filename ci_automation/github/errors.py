@@ -82,6 +82,17 @@ class UnexpectedGitHubAnswer(ReleaseSourceError):
     hint = "Check that the address is GitHub's API, and that no proxy answers in its place. Then run again."
 
 
+class TooManyPulls(ReleaseSourceError):
+    """So many pull requests from one branch that a run does not find its own among them."""
+
+    hint = (
+        "Find out who opened them. Another name of the artifact in the configuration gives its requests another branch."
+    )
+
+    def __init__(self, repository: str, branch: str, most: int) -> None:
+        super().__init__(f"{repository} has {most} pull requests or more from the branch {branch}")
+
+
 class GitHubAnswerTooLarge(ReleaseSourceError):
     """An answer or a download exceeds the size limit."""
 

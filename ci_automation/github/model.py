@@ -88,6 +88,11 @@ class PullRequest(Struct, frozen=True):
         """Return whether this account wrote the body last."""
         return self.writer is not None and self.writer.login.casefold() == actor.login.casefold()
 
+    def is_opened_by(self, actor: Actor) -> bool:
+        """Return whether this account opened it, from a branch of the repository."""
+        author = None if self.cross_repository else self.author
+        return author is not None and author.login.casefold() == actor.login.casefold()
+
 
 class UpdateKind(enum.StrEnum):
     """Type of a branch update, as GitHub's log of the branch names it."""
@@ -158,8 +163,8 @@ class PullSnapshot(Struct, frozen=True):
     """A repository at one moment: its default branch, one other branch, and the pull requests from that one.
 
     `file` is the text of one file at the tip, None if the file does not exist. The pull requests go into the default
-    branch, newest first, at most 10 of each state. Open and closed ones of forks are left out, because everyone can
-    open them.
+    branch, newest first, at least the last 10 of each state. Open and closed ones of forks are left out, because
+    everyone can open them. `strayed` are those that we opened, and that a person sent to another branch.
     """
 
     default_branch: str
@@ -169,6 +174,7 @@ class PullSnapshot(Struct, frozen=True):
     pulls: tuple[PullRequest, ...]
     viewer: Actor  # who we are
     merge_method: str = "MERGE"  # or SQUASH, REBASE: what the repository offers first
+    strayed: tuple[PullRequest, ...] = ()
 
     @property
     def own_pulls(self) -> tuple[PullRequest, ...]:

@@ -8,7 +8,22 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from ci_automation.github.answers import Fields, object_at, segment
-from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, UnexpectedGitHubAnswer
+from ci_automation.github.branch_pulls import (
+    FILE,
+    PULL,
+    is_crowded,
+    own_numbers,
+    read_pull,
+    read_pulls,
+    read_text,
+)
+from ci_automation.github.errors import (
+    EmptyRepository,
+    NotOnGitHub,
+    TeamHidden,
+    TooManyPulls,
+    UnexpectedGitHubAnswer,
+)
 from ci_automation.github.making import BranchLog
 from ci_automation.github.model import (
     Access,
@@ -18,30 +33,14 @@ from ci_automation.github.model import (
     Making,
     PullRequest,
     PullSnapshot,
-    PullState,
-    Review,
     Status,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ci_automation.github.client import GitHub
 
-PULL = """
-fragment Pull on PullRequest {
-  id number url state title body headRefName baseRefName headRefOid isCrossRepository mergedAt
-  lastEditedAt
-  author { login __typename }
-  editor { login __typename }
-  mergedBy { login __typename }
-  autoMergeRequest { enabledAt }
-  latestOpinionatedReviews(first: 100, writersOnly: true) {
-    nodes { state submittedAt author { login __typename } commit { oid } }
-  }
-}
-"""
-FILE = "fragment File on Commit { file(path: $file) { object { ... on Blob { text isTruncated } } } }"
 _SNAPSHOT = """
     viewerDefaultMergeMethod
     defaultBranchRef {
@@ -66,6 +65,7 @@ _NUMBERED = re.compile(r"(?:\b(?:compare|ref|closed|merged)(?=: )|\$(?:branch|re
 _MOST_COMPARED = 300  # files of a comparison (GitHub, "Compare two commits")
 _MAX_TAGS = 4  # a tag may be of a tag
 _PAGE, _MAX_PAGES = 100, 10  # of statuses
+_MOST_PULLS = 1000  # of one branch
 
 
 class Ahead(Struct):
@@ -112,18 +112,43 @@ class Repository(BranchLog):
         if text is None and tip.has("file"):
             raise UnexpectedGitHubAnswer(f"{file} in {self.name} is not a text, or larger than GitHub shows")
         base = default.text("name")
-        return {
-            branch: PullSnapshot(
+        found = {}
+        for n, branch in enumerate(branches):
+            pulls = read_pulls(repository, n)
+            if is_crowded(repository, n, base):
+                pulls |= self._own_pulls(branch, base, viewer, file)
+            newest = tuple(pulls[number] for number in sorted(pulls, reverse=True))
+            found[branch] = PullSnapshot(
                 default_branch=base,
                 head=tip.oid("oid"),
                 file=text,
                 branch=_branch(branch, repository.maybe(f"ref{n}"), default.maybe(f"compare{n}"), self._what),
-                pulls=tuple(pull for pull in _pulls(repository, n) if pull.base == base),
+                pulls=tuple(pull for pull in newest if pull.base == base),
                 viewer=viewer,
                 merge_method=repository.text("viewerDefaultMergeMethod"),
+                strayed=tuple(pull for pull in newest if pull.base != base and pull.is_opened_by(viewer)),
             )
-            for n, branch in enumerate(branches)
-        }
+        return found
+
+    def _own_pulls(self, branch: str, base: str, viewer: Actor, file: str) -> dict[int, PullRequest]:
+        """Return the newest requests from a branch of this repository by their numbers, whatever others there are.
+
+        Raises:
+            TooManyPulls: there are more than a run reads.
+        """
+        owner = self.name.partition("/")[0]
+        listed = tuple(self._listed(f"/pulls?state=all&head={segment(f'{owner}:{branch}')}", limit=_MOST_PULLS))
+        if len(listed) == _MOST_PULLS:
+            raise TooManyPulls(self.name, branch, _MOST_PULLS)
+        numbers = tuple(own_numbers(listed, base, viewer))
+        if not numbers:
+            return {}
+        asked = " ".join(
+            f"p{it}: pullRequest(number: {it}) {{ ...Pull mergeCommit {{ oid ...File }} }}" for it in numbers
+        )
+        found, _ = self._query(asked, {"file": file}, PULL + FILE)
+        pulls = (read_pull(node) for it in numbers if (node := found.maybe(f"p{it}")))
+        return {pull.number: pull for pull in pulls if not pull.cross_repository}
 
     def texts(self, commits: Sequence[str], file: str) -> tuple[str | None, ...]:
         """Return the text of a file at each of the commits, or None without a readable text."""
@@ -221,14 +246,6 @@ def snapshot_fields(branches: Iterable[str], file: str) -> tuple[str, dict[str, 
     return asked, variables
 
 
-def read_text(entry: Fields | None) -> str | None:
-    """Return the text of a file of a commit, or None without a readable text."""
-    blob = entry.maybe("object") if entry else None
-    if blob is None or not blob.has("text") or blob.flag("isTruncated"):
-        return None
-    return blob.text("text")
-
-
 def _branch(name: str, ref: Fields | None, compared: Fields | None, what: str) -> Branch | None:
     if ref is None:
         return None
@@ -246,48 +263,3 @@ def _branch(name: str, ref: Fields | None, compared: Fields | None, what: str) -
 def _committer(commit: Fields) -> Actor | None:
     author = commit.maybe("author")
     return author.actor("user") if author else None
-
-
-def _pulls(repository: Fields, number: int) -> tuple[PullRequest, ...]:
-    ref = repository.maybe(f"ref{number}")
-    found = (
-        *(ref.nodes("associatedPullRequests") if ref else ()),
-        *(node for node in repository.nodes(f"closed{number}") if not node.flag("isCrossRepository")),
-        *repository.nodes(f"merged{number}"),
-    )
-    pulls = {pull.number: pull for pull in map(read_pull, found)}
-    return tuple(pulls[number] for number in sorted(pulls, reverse=True))
-
-
-def read_pull(node: Fields) -> PullRequest:
-    """Return a pull request by the fields that `PULL` asks for."""
-    merge = node.maybe("mergeCommit")
-    return PullRequest(
-        id=node.text("id"),
-        number=node.number("number"),
-        url=node.text("url"),
-        state=PullState(node.text("state")),
-        title=node.text("title"),
-        body=node.text("body"),
-        branch=node.text("headRefName"),
-        base=node.text("baseRefName"),
-        head=node.oid("headRefOid"),
-        cross_repository=node.flag("isCrossRepository"),
-        author=node.actor("author"),
-        merged_by=node.actor("mergedBy"),
-        merged_at=node.time("mergedAt") if node.has("mergedAt") else None,
-        merge_commit=merge.oid("oid") if merge else None,
-        merged_file=read_text(merge.maybe("file")) if merge else None,
-        reviews=tuple(_reviews(node)),
-        auto_merge=node.has("autoMergeRequest"),
-        edited_at=node.time("lastEditedAt") if node.has("lastEditedAt") else None,
-        editor=node.actor("editor"),
-    )
-
-
-def _reviews(node: Fields) -> Iterator[Review]:
-    """Yield the reviews whose account and commit still exist."""
-    for review in node.nodes("latestOpinionatedReviews"):
-        author, commit = review.actor("author"), review.maybe("commit")
-        if author and commit and review.has("submittedAt"):
-            yield Review(author, review.text("state"), commit.oid("oid"), review.time("submittedAt"))
