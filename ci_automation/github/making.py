@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.github.answers import Fields, OfRepository, segment
-from ci_automation.github.errors import GitHubDenied, UnexpectedGitHubAnswer
 from ci_automation.github.model import BranchUpdate, Making, UpdateKind
 
 if TYPE_CHECKING:
@@ -79,16 +78,15 @@ class BranchLog(OfRepository):
         self._made = {} if made is None else made
 
     def updates(self, branch: str, limit: int = _MANY_MERGES) -> tuple[BranchUpdate, ...] | None:
-        """Return the last updates of a branch, newest first; None where GitHub has no log, or none for this token."""
+        """Return the last updates of a branch, newest first; None where GitHub has no log.
+
+        Any other failure is an error: without the log, a push counts as a merge.
+        """
         path = f"/repos/{self.name}/activity?ref={segment(f'refs/heads/{branch}')}&per_page={min(limit, _PAGE)}"
         found: list[BranchUpdate] = []
         cursor = ""
         while True:
-            try:
-                answer = self._client.get(f"{path}&after={segment(cursor)}" if cursor else path)
-            except (GitHubDenied, UnexpectedGitHubAnswer):
-                return None
-            if answer is None:
+            if (answer := self._client.get(f"{path}&after={segment(cursor)}" if cursor else path)) is None:
                 return None
             found += map(_update, Fields.all(answer.value, f"GET {self._client.host}{path}"))
             cursor = answer.cursor

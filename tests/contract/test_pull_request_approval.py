@@ -30,7 +30,7 @@ from tests.contract.pull_requests import (
     the_pull,
     world,
 )
-from tests.fakes.forge import ACTIONS, Forge, Pull
+from tests.fakes.forge import ACTIONS, Fault, Forge, Pull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -622,6 +622,17 @@ class TestGranted:
         fleet.has_activity = False
         fleet.merge(pull.number, "alice")
         assert isinstance(desk(forge).granted(BASE), GrantedApproval)
+
+    def test_a_push_counts_as_no_merge_where_github_fails_to_show_its_log(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        fleet.move("main", pull.head, "alice")
+        assert pull.state == "MERGED"
+        forge.faults.append(lambda _verb, path, _body: Fault(502) if "/activity" in path else None)
+        with pytest.raises(ReleaseSourceError, match="/activity.*502"):
+            desk(forge).granted(BASE)
+        forge.faults.clear()
+        assert isinstance(desk(forge).granted(BASE), NotCounted)
 
     def test_a_merge_that_the_log_has_lost_is_nobodys_but_its_reviews_count(
         self, forge: Forge, fleet: Fleet, pull: Pull

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.errors import ReleaseSourceError
 from ci_automation.github.pulls import Pulls
 from ci_automation.github.repository import Repository as Door
 from tests.contract.approval_doubles import client
@@ -105,18 +106,34 @@ def test_a_branch_that_goes_with_its_merge_keeps_its_pushers(forge: Forge, fleet
     assert found.pushed_at
 
 
-@pytest.mark.parametrize("status", [403, 404, 422])
-def test_an_activity_that_is_not_shown_leaves_the_last_push_unknown(
-    forge: Forge, fleet: Repository, monkeypatch: pytest.MonkeyPatch, status: int
-) -> None:
+def answering(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let GitHub answer with this status in place of its log of a branch."""
+
     def refused(_: object) -> Answer:
         raise Refused(status, "no")
 
-    fleet.push(BRANCH, {"f": b"1"}, "alice")
     monkeypatch.setitem(ROUTES, ACTIVITY, Route(refused, ""))
+
+
+def test_an_activity_that_is_not_there_leaves_the_last_push_unknown(
+    forge: Forge, fleet: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.push(BRANCH, {"f": b"1"}, "alice")
+    answering(404, monkeypatch)
     found = making(forge)
     assert found.hands == {"alice"}
     assert found.pushed_at is None
+
+
+@pytest.mark.parametrize("status", [301, 403, 422])
+def test_an_activity_that_github_fails_to_show_is_an_error(
+    forge: Forge, fleet: Repository, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Without the log a push of a request's commits counts as its merge."""
+    fleet.push(BRANCH, {"f": b"1"}, "alice")
+    answering(status, monkeypatch)
+    with pytest.raises(ReleaseSourceError, match="/activity"):
+        making(forge)
 
 
 def test_more_commits_than_github_shows_at_once_leave_it_unknown(forge: Forge, fleet: Repository) -> None:
