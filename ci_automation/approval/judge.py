@@ -200,6 +200,8 @@ def _by_the_way(making: Making) -> str:
     if making.merged_with:
         others = ", ".join(map(str, making.merged_with))
         return f"was merged by the same commit as pull request {others}, whose page may not have shown it"
+    if making.is_forgotten:
+        return "was merged before what a run reads of GitHub's log of the default branch, which may have lost it since"
     return ""
 
 

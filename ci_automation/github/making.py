@@ -108,11 +108,13 @@ class BranchLog(OfRepository):
             merged_with = tuple(_merged_with(node, pull))
             self._made[pull.number] = replace(self.read_making(node, pull, viewer), merged_with=merged_with)
         kind = kinds.get(pull.merge_commit or "", UpdateKind.OTHER) if updates is not None else None
-        # A log can lose the moment of the merge.
-        since = datetime.min.replace(tzinfo=UTC) if pull.merge_commit in kinds else pull.merged_at
+        # A log can lose the moment of the merge, or end after it.
+        is_there, at = pull.merge_commit in kinds, pull.merged_at
+        since = datetime.min.replace(tzinfo=UTC) if is_there else at
         newer = takewhile(lambda update: update.after != pull.merge_commit, updates or ())
         later = tuple(it.after for it in newer if it.after != seen.head and since and it.at > since)
-        return replace(self._made[pull.number], merged_as=kind, later=later)
+        is_forgotten = bool(updates and not is_there and at and updates[-1].at > at)
+        return replace(self._made[pull.number], merged_as=kind, later=later, is_forgotten=is_forgotten)
 
     def read_making(self, node: Fields, pull: PullRequest, viewer: Actor, *, pushes: bool = True) -> Making:
         """Return how a pull request was made: by the fields that `MAKING` asks for, and by the log of its branch.

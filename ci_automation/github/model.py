@@ -116,6 +116,7 @@ class Making(Struct, frozen=True):
     merged_as: UpdateKind | None = None  # type of the update of its base that merged it; None: GitHub has no log of it
     merged_with: tuple[int, ...] = ()  # the numbers of other requests that the same commit merged
     later: tuple[str, ...] = ()  # the commits that its base had between its merge and now
+    is_forgotten: bool = False  # what the run reads of the log of its base does not go back to its merge
 
 
 class BranchUpdate(Struct, frozen=True):

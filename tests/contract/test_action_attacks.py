@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -117,6 +118,24 @@ class TestTakingAYesBack:
         assert "the default branch lost its entry since" in found.reason
         mine.ask(question())
         assert lock(fleet, BRANCH).entries == (entry(question(), ask=2),)
+
+    def test_is_not_undone_so_long_ago_that_no_run_reads_it(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.review(the_pull(fleet).number, "bob")
+        fleet.merge(the_pull(fleet).number, "alice")
+        text, now = fleet.read(LOCK_FILE), forge.now() + timedelta(minutes=1)
+        forge.now = lambda: now
+        fleet.push("main", {LOCK_FILE: None}, "bob", "Revert")
+        fleet.push("main", {LOCK_FILE: text}, "bob", "Once more")
+        for number in range(200):
+            fleet.push("main", {"note": b"%d" % number}, "alice")
+        run = desk(forge)
+        found = run.granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "was merged before what a run reads of GitHub's log" in found.reason
+        assert run.ask(question()).state is AskedState.OPENED
+        fleet.merge(2, "alice")
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)
 
     @pytest.mark.usefixtures("undone")
     def test_does_not_keep_the_new_request_from_being_merged(self, forge: Forge, fleet: Fleet) -> None:

@@ -629,7 +629,7 @@ class TestGranted:
         fleet.move("main", pull.head, "alice")
         assert pull.state == "MERGED"
         forge.faults.append(lambda _verb, path, _body: Fault(502) if "/activity" in path else None)
-        with pytest.raises(ReleaseSourceError, match="/activity.*502"):
+        with pytest.raises(ReleaseSourceError, match=r"/activity.*502"):
             desk(forge).granted(BASE)
         forge.faults.clear()
         assert isinstance(desk(forge).granted(BASE), NotCounted)
