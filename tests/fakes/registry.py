@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 from collections import defaultdict
@@ -44,6 +45,11 @@ def _nothing(_: Asked) -> None:
     pass
 
 
+# Tests ask again and again what the same bytes say.
+_parsed = functools.lru_cache(4096)(Manifest.parse)
+
+
+@functools.lru_cache(4096)
 def _subject(raw: bytes) -> str | None:
     """Return the digest of a manifest's subject as registries in Go find it: also in what nobody should take."""
     try:
@@ -110,7 +116,7 @@ class InMemoryRegistry:
         repository = self._at("manifest", reference)
         if (digest := self._find(repository, reference)) is None:
             raise NotFound(str(reference))
-        return Manifest.parse(repository.manifests[digest])
+        return _parsed(repository.manifests[digest])
 
     def stored(self, reference: Reference) -> Manifest | Index:
         """Return the manifest or the index that `reference` names."""
@@ -207,7 +213,7 @@ class InMemoryRegistry:
             if _subject(raw) == str(digest):
                 found.append(Descriptor(OCI_MANIFEST, Digest.of(raw), len(raw)))
                 with suppress(InvalidManifest):
-                    found[-1] = Manifest.parse(raw).referral[1]
+                    found[-1] = _parsed(raw).referral[1]
         return tuple(found)
 
     def put_referrer(self, reference: Reference, manifest: Manifest, check: Callable[[], None] | None = None) -> Digest:
