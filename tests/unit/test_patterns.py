@@ -80,6 +80,8 @@ LONGEST = {
 PUT_TOGETHER = {"approval.dispatch._started_by", "registry.logins.aws._element", "report.markdown.quote"}
 _SEARCHES = frozenset({"search", "sub", "finditer", "findall", "split"})
 _CALLS = _SEARCHES | {"match", "fullmatch"}
+# Few modules have a pattern in a function, so few need their tree.
+_INDENTED = re.compile(rf"^ .*\bre\.(?:{'|'.join(sorted(_CALLS))}|compile)\(", re.MULTILINE)
 
 
 def modules() -> Iterator[ModuleType]:
@@ -123,7 +125,7 @@ def named() -> Iterator[Any]:
                 calls = set(re.findall(rf"\b{name}\.({'|'.join(_CALLS)})\b", text))
                 full = f"{place}.{name}"
                 yield pytest.param(pattern, use_of(full, calls), LONGEST.get(full), id=f"{full}[{number}]")
-        for where, call in inline(ast.parse(text)):
+        for where, call in inline(ast.parse(text)) if _INDENTED.search(text) else ():
             if f"{place}.{where}" in PUT_TOGETHER:
                 continue
             pattern, use = re.compile(ast.literal_eval(call.args[0])), use_of("", {call.func.attr})  # type: ignore[attr-defined]
