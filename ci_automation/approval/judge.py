@@ -177,8 +177,10 @@ def _told_otherwise(pull: PullRequest, entry: LockEntry, viewer: Actor) -> str:
         return reason
     request = entry.request
     here = place_digest(request.artifact)
-    asked = {(mark.base, mark.target) for mark in find_marks(pull.body) if mark.of == here}
-    if asked != {(request.base, request.target)}:
+    marks = [mark for mark in find_marks(pull.body) if mark.of == here]
+    if any(mark.state is MarkState.WITHDRAWN for mark in marks):  # which says no more what the page showed
+        return "was withdrawn before it was merged"
+    if {(mark.base, mark.target) for mark in marks} != {(request.base, request.target)}:
         return "had a description of other digests than those that it set"
     return ""
 

@@ -505,6 +505,22 @@ class TestGranted:
         fleet.merge(pull.number, "alice")
         assert isinstance(desk(forge, token=token).granted(BASE), GrantedApproval)
 
+    def test_a_page_that_was_withdrawn_approves_nothing_until_it_asks_again(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        """It does not say any more which hazards it shows."""
+        desk(forge).withdraw("a freeze is on")
+        fleet.move(BRANCH, pull.head, "bob")
+        fleet.reopen(pull.number, "bob")
+        fleet.merge(pull.number, "alice")
+        run = desk(forge)
+        found = run.granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "was withdrawn" in found.reason
+        assert run.ask(question()).state is AskedState.OPENED
+        fleet.merge(fleet.pulls[-1].number, "alice")
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)
+
     def test_an_entry_that_the_description_does_not_name_is_asked_again(
         self, forge: Forge, fleet: Fleet, pull: Pull
     ) -> None:
