@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
+from ci_automation.flows.observe import Placed
 from ci_automation.flows.planning.accepted import require_signed_for_target
 from ci_automation.flows.planning.promotion import consider
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import PublishedElsewhere
 from ci_automation.flows.publication.publish import move
-from ci_automation.flows.publication.recording import record_of
+from ci_automation.flows.publication.recording import record_interrupted_rollback, record_of
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import still_on
@@ -149,8 +150,11 @@ def promote_considered(considered: Considered, approval: Approval | None) -> Pro
 
 
 def _settle_present(considered: Considered) -> None:
-    """Let the version tags of the target lead to what it has, which an interrupted promotion may not have done."""
+    """Finish what was interrupted where the target is: the record of a rollback, or where its version tags lead."""
     before, version, promotion = considered.before, considered.old_version, considered.promotion
+    if isinstance(before, Placed) and before.rolled_back is not None and promotion.ports.signer is not None:
+        _require_believed(promotion)
+        record_interrupted_rollback(before, before.rolled_back, promotion.ports, promotion.intent)
     if promotion.intent.version_tags and before and version and not considered.interrupted:
         _version_tags(considered, version).settle(before.manifest)
 

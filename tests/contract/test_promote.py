@@ -45,7 +45,7 @@ from ci_automation.signing.cluster import ClusterWouldRefuse
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import Unsigned, verify
-from tests.fakes.registry import InMemoryRegistry
+from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, intent, made_once, signing_key
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import Record
-    from tests.fakes.registry import Asked
 
 UNLISTED = "f396640c83957312"  # the fingerprint of components that no kustomization lists
 STAGING = Reference.parse("oci://registry.example/acme/staging:stable")
@@ -343,6 +342,34 @@ class TestInterruption:
             assert not road.promote().done
             assert not [asked for asked in road.there.requests if asked.method.startswith("put")]
 
+    def test_a_rollback_that_was_killed_is_finished_so_that_nobody_moves_the_channel_up_again(self) -> None:
+        begun = settled(ELSEWHERE)
+        before, refused = channel(begun, ELSEWHERE), channel(begun, STAGING)
+        begun.promote()
+        whole = begun.copy()
+        whole.watch(lambda _: None)
+        go_back(whole)
+        asked = whole.requests
+        the_move = asked.index(Asked("put_manifest", str(ELSEWHERE)))
+        for at in range(the_move + 1, len(asked)):
+            road = begun.copy()
+
+            def die(number: int, at: int = at) -> None:
+                if number == at:
+                    raise Killed
+
+            road.watch(die)
+            with pytest.raises(Killed):
+                go_back(road)
+            road.alone()
+            assert channel(road, ELSEWHERE) == before
+            assert road.promote(ports=road.ports(road.there, None)).waits, at  # who only reads has no key
+            assert road.promote().waits, at
+            assert [record.rolled_back for record in road.records(before)] == [False, True], at
+            road.there.put_manifest(ELSEWHERE, road.there.manifest(ELSEWHERE.at_digest(refused)))
+            with pytest.raises(ChannelMovedBack, match="rolled back"):
+                road.promote()
+
     def test_of_two_at_once_one_wins_and_the_other_finds_it_done(self, road: Road) -> None:
         if not road.there.referrers_api:
             pytest.skip("the registry in memory lets nobody in while it merges")
@@ -389,6 +416,12 @@ class TestInterruption:
         with pytest.raises(ImmutableTagMoved):
             road.promote()
         assert channel(road, ELSEWHERE) != wanted
+
+
+def go_back(road: Road) -> None:
+    """Roll the target back to the oldest release."""
+    ports, wish = road.ports(road.there), intent(now=NOW)
+    roll_back(propose_rollback(road.target, Wish(str(OLD)), ports, wish), ports, wish)
 
 
 def tags(road: Road) -> dict[str, str]:
@@ -586,10 +619,10 @@ class TestTheGates:
         self, road: Road, *, held: bool
     ) -> None:
         """Whoever deletes a tag ends no hold, and leads no cluster down."""
-        wanted, ports, wish = channel(road, STAGING), road.ports(road.there), intent(now=NOW)
+        wanted = channel(road, STAGING)
         assert road.promote().done
         if held:
-            roll_back(propose_rollback(ELSEWHERE, Wish(str(OLD)), ports, wish), ports, wish)
+            go_back(road)
         else:
             road.here = InMemoryRegistry()
             wanted = road.publish(STAGING, OLD)

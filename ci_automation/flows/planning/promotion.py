@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.evidence import Evidence
-    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.observe import Observed, Placed
     from ci_automation.flows.planning.base import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
@@ -143,7 +143,8 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
     interrupted = before is not None and before.digest == observed.digest
     if before is not None and interrupted:
         version = present_version(observed, promotion.origin, promotion.intent)
-        if not _owes_record(before, version, promotion):
+        before = placed = _where_source_is(before, version, promotion)
+        if not placed.others:
             return Considered(promotion, observed, before, version, version)
         record = promotion.ports.ledger(promotion.target).newest()
         before = observe_past(promotion.target, record.digest, promotion.ports) if record else None
@@ -154,14 +155,14 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
     considered = Considered(promotion, observed, before, contents.version, old.version if old else None)
     in_place(observed, considered.version, promotion.origin, promotion.intent)
     if before is not None and old is not None and not interrupted:
-        placed = in_place(before, old.version, promotion.ports, promotion.intent)
+        before = placed = in_place(before, old.version, promotion.ports, promotion.intent)
         last, record = placed.last, placed.record
     signed = require_signed_for_target(considered, promotion.origin.registry, promotion.source)
     moves = promotion.origin.ledger(promotion.source).records(observed.digest)
     there = promotion.ports.ledger(promotion.target)
     gone, held = (None, there.holds(before.digest)) if before else had_last(promotion.target, promotion.ports)
     held, last = held if holds is None else holds, gone.at if gone else last
-    considered = replace(considered, moves=moves, holds=held, last=last, record=record, gone=gone)
+    considered = replace(considered, before=before, moves=moves, holds=held, last=last, record=record, gone=gone)
     considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
     if before is None or old is None:
         return considered if interrupted else replace(considered, first=_first(contents, signed, moves))
@@ -187,10 +188,11 @@ def _notes(step: PlannedStep, ports: Ports) -> tuple[ReleaseNotes, ...]:
         return ()
 
 
-def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bool:
-    """Return whether the target is where the source is, and only records of other channels cover that.
+def _where_source_is(before: Observed, version: Version, promotion: Promotion) -> Placed:
+    """Return a target that is where the source is.
 
-    Either a promotion was interrupted before it wrote its record, or an attacker moved the channel there.
+    If only records of other channels cover that, either a promotion was interrupted before it wrote its record, or an
+    attacker moved the channel there.
 
     Raises:
         ChannelMovedBack: signed statements say that the target had left this digest.
@@ -199,7 +201,7 @@ def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bo
     if problem := problem_of(replace(placed, others=()), version, promotion.ports):
         require_still_there(before, promotion.ports)
         raise problem
-    return bool(placed.others)
+    return placed
 
 
 def _findings(considered: Considered, old: Contents | None, new: Contents) -> Findings:
