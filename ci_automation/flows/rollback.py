@@ -97,7 +97,7 @@ class RollbackProposal(Struct, frozen=True):
     options: Digest
     holds: tuple[Hold, ...]  # that the target needs: those of the base, and the new one
     left: Manifest | None = None  # of the base, if it is ours
-    behind: tuple[Hold, ...] = ()  # on what the channel had before another writer moved it, if that is newer
+    behind: tuple[Hold, ...] = ()  # on what the channel left before, which may have no note of that yet
 
 
 def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> RollbackProposal:
@@ -133,12 +133,11 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
         if problem or problem_of(place(observed, ports), version, ports):
             kept = (*kept_holds(observed, target.version, ports, intent.now), *kept)
             behind = left_behind(ledger.newest(), hold, target.version)
-    kept = (
-        *(it for it in kept if it.digest != known.digest),
-        hold,
-    )  # going back to what was on hold says that it is wanted
+    # Going back to what was on hold says that it is wanted.
+    kept = tuple(it for it in kept if it.digest != known.digest)
+    behind = (*kept, *behind)
     left = None if problem else observed.manifest
-    return RollbackProposal(shown, past_one, stated_options(past_one, target), kept, left, behind)
+    return RollbackProposal(shown, past_one, stated_options(past_one, target), (*kept, hold), left, behind)
 
 
 def _leaving(

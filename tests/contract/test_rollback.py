@@ -49,6 +49,7 @@ from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_sign
 from tests.contract.interference import Killed, interfere, names
 from tests.contract.planting import at, delete_channel, forget_records, forget_signature, made, plant
 from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, version_of
+from tests.fakes.registry import Asked
 from tests.fakes.world import (
     CHANNEL,
     MINOR,
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.records.attached import Said
     from ci_automation.report.adoption import Adoption
-    from tests.fakes.registry import Asked
 
 NEWER = release("v2.99.5", like="v2.99.4", published_at="2026-11-01T00:00:00Z")
 CERTAIN = Hazard(
@@ -994,6 +994,25 @@ class TestCrashes:
             if version == PATCH:
                 record = Ledger(world.registry, CHANNEL, OURS).all_records(digest)[-1]
                 assert record.rolled_back, request
+
+    def test_what_one_left_behind_is_marked_by_the_next_from_where_it_led(self, world: World) -> None:
+        refused = at(world)
+        go_back = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        world.registry.requests.clear()
+
+        def before(_: Asked) -> None:
+            if Asked("put_manifest", str(CHANNEL)) in world.registry.requests:
+                raise Killed
+
+        world.registry.before = before
+        with pytest.raises(Killed):
+            roll_back(go_back, world.ports(), intent())
+        world.registry.before = lambda _: None
+        assert version_of(world) == PATCH
+        back(world, str(OLD))
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(refused)))
+        with pytest.raises(ChannelMovedBack, match="rolled back"):
+            scheduled(world)
 
 
 @made_once
