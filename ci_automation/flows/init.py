@@ -17,6 +17,7 @@ from ci_automation.flows.planning.findings import first_findings
 from ci_automation.flows.planning.step import Wanted, make
 from ci_automation.flows.publication.placement import had_last, in_place
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
+from ci_automation.flows.publication.recording import record_interrupted_rollback
 from ci_automation.flows.rendering import UnprovenRendering
 from ci_automation.flux.artifact import PUSHED, compose_pushed
 from ci_automation.flux.options import Options
@@ -278,7 +279,7 @@ def _require_now(channel: Reference, digest: Digest, holds: Sequence[Hold], inte
 
 
 def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
-    """Publish again what the channel has, which writes the record that an interrupted run owes for it.
+    """Write the record that an interrupted run owes for what the channel has: a rollback, or its publication again.
 
     Return whether a trusted signer has signed it.
 
@@ -288,7 +289,9 @@ def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
     observed = observe(publication.channel, ports)
     placed = in_place(observed, publication.version, ports, intent, approved=True)
     signed = placed.trust is Trust.VERIFIED
-    if signed and placed.record is None:
+    if signed and placed.rolled_back is not None:
+        record_interrupted_rollback(placed, placed.rolled_back, ports, intent)
+    elif signed and placed.record is None:
         publish(publication, ports.later_than(placed.last), intent)
     settle_version_tags(placed, ports, intent)
     return signed

@@ -30,6 +30,7 @@ from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import Unsigned, verify
 from tests.contract.interference import Killed, interfere
 from tests.contract.planting import delete_channel, forget_signature
+from tests.fakes.registry import Asked
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
@@ -166,6 +167,27 @@ def test_what_was_rolled_back_is_not_pushed_again(world: World, *, deleted: bool
         pushed(world, "two")
     assert pushed(world, "three").published
     with pytest.raises(PushRefused, match="was rolled back"):
+        pushed(world, "two")
+
+
+def test_the_next_push_finishes_a_rollback_that_was_killed(world: World) -> None:
+    first = observe(CHANNEL, world.ports()).digest
+    two = pushed(world, "two").digest
+    proposal = propose_rollback(CHANNEL, Wish(str(first)), world.ports(), intent())
+    world.registry.requests.clear()
+
+    def before(_: Asked) -> None:
+        if Asked("put_manifest", str(CHANNEL)) in world.registry.requests:
+            die()
+
+    world.registry.before = before
+    with pytest.raises(Killed):
+        roll_back(proposal, world.ports(), intent())
+    world.registry.before = lambda _: None
+    assert not pushed(world, "one").published
+    assert [record.rolled_back for record in records(world, first)] == [False, True]
+    world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(two)))
+    with pytest.raises(ChannelMovedBack, match="rolled back"):
         pushed(world, "two")
 
 
