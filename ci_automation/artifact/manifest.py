@@ -70,7 +70,8 @@ def parse_document(raw: bytes) -> dict[str, Any]:
 class Descriptor(Struct, frozen=True):
     """Description of a blob or a manifest: its media type, digest and size in bytes (OCI image spec, *Descriptors*).
 
-    `artifact_type` is the kind of artifact of a manifest, in lists of referrers. `data` claims to be the content.
+    In lists of referrers, `artifact_type` is the kind of a manifest's artifact, and `later_page` says that it is not on
+    the first page. `data` claims to be the content.
     """
 
     media_type: str
@@ -79,6 +80,7 @@ class Descriptor(Struct, frozen=True):
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     artifact_type: str | None = None
     data: bytes | None = None
+    later_page: bool = False
 
     @classmethod
     def of(cls, media_type: str, data: bytes, annotations: Mapping[str, str] | None = None) -> Self:

@@ -272,7 +272,8 @@ class HttpRegistry:
                 # Some registries with the API answer 404 for a digest that they do not know.
                 self._has_no_referrers = answer.status != _NOT_FOUND or subject in self._there
                 return None
-            found += referrers_in(answer, what)
+            listed = referrers_in(answer, what)
+            found += [replace(each, later_page=True) for each in listed] if number else listed
             if len(found) > MAX_ENTRIES:
                 raise self._wire.endless(what)
         return tuple(found)

@@ -10,6 +10,8 @@ import base64
 import json
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation.artifact.gojson import unique
 from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest, NoLayers, parse_document
 from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound
@@ -108,7 +110,7 @@ def read_bundles(registry: Registry, reference: Reference, digest: Digest) -> It
         except InvalidManifest as error:
             parsed = _unread(f"it may be a bundle, but cannot be read: {error}")
         if parsed is not None:
-            yield parsed
+            yield replace(parsed, later_page=descriptor.later_page)
     if len(found) > _MAX_REFERRERS:
         yield _unread(f"there are {len(found)} referrers, more than the limit of {_MAX_REFERRERS}")
 

@@ -73,7 +73,10 @@ class Envelope(Struct, frozen=True):
 
 
 class Bundle(Struct, frozen=True):
-    """One bundle; `problem` says why this program could not read a bundle that Flux may read."""
+    """One bundle; `problem` says why this program could not read a bundle that Flux may read.
+
+    `later_page` says that it is not on the first page of the list of referrers.
+    """
 
     raw: bytes
     envelope: Envelope | None = None
@@ -81,6 +84,7 @@ class Bundle(Struct, frozen=True):
     only_rekor_2: bool = False
     envelope_in_rekor_2: bool = False
     problem: str | None = None
+    later_page: bool = False
 
     @classmethod
     def parse(cls, raw: bytes) -> Self | None:

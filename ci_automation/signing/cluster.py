@@ -83,8 +83,23 @@ def judge_cluster(findings: SignatureFindings, trusted: Trusted, flux: Version) 
     """
     has_own_root = isinstance(trusted, TrustedIdentities) and trusted.root.custom
     of_pushed = (FIRST_WITH_OWN_ROOT,) if has_own_root else (_READS_REKOR_2, _READS_NO_ENVELOPES)
-    judged = [_judged(findings, trusted, each) for each in (of_pushed if flux == PUSHED else (flux,))]
+    versions = of_pushed if flux == PUSHED else (flux,)
+    judged = [_judged_with_pages(findings, trusted, each) for each in versions]
     return next((it for it in judged if not it.accepted), judged[-1])
+
+
+def _judged_with_pages(findings: SignatureFindings, trusted: Trusted, flux: Version) -> Judgement:
+    """Return the judgement of a cluster that reads the first page of the list of referrers, and of one that reads all.
+
+    go-containerregistry turns no page, and so no Flux up to 2.9 (google/go-containerregistry#2446).
+    """
+    first = tuple(it for it in findings.bundles if not it.later_page)
+    if later := len(findings.bundles) - len(first):
+        judgement = _judged(replace(findings, bundles=first), trusted, flux)
+        if not judgement.accepted:
+            unread = f"it reads the first page of the list of referrers, and {later} of the bundles are on later ones"
+            return _refused(f"{judgement.reason}; {unread}")
+    return _judged(findings, trusted, flux)
 
 
 def _judged(findings: SignatureFindings, trusted: Trusted, flux: Version) -> Judgement:

@@ -211,6 +211,7 @@ class Finding(Struct, frozen=True):
 
     `by` is the proven signer, perhaps not trusted. `problem` is why Flux would refuse the signature, None if Flux would
     accept it. `left_out` is a fault that Flux does not check for. An attestation is a statement other than "signed".
+    `later_page` says that the bundle is not on the first page of the list of referrers.
     """
 
     by: Digest | Identity | None
@@ -219,6 +220,7 @@ class Finding(Struct, frozen=True):
     attestation: bool = False
     only_rekor_2: bool = False
     envelope_in_rekor_2: bool = False
+    later_page: bool = False
 
     @property
     def counts(self) -> bool:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.policy.model import SignatureFormat
@@ -85,7 +86,10 @@ def examine(evidence: Signatures, trusted: Trusted) -> SignatureFindings:
     """Check each signature against the trusted signers, without a request."""
     return SignatureFindings(
         tuple(legacy.examine_signature(each, evidence.digest, trusted) for each in evidence.signatures),
-        tuple(bundle.examine_bundle(each, evidence.digest, trusted) for each in evidence.bundles),
+        tuple(
+            replace(bundle.examine_bundle(each, evidence.digest, trusted), later_page=each.later_page)
+            for each in evidence.bundles
+        ),
     )
 
 

@@ -17,7 +17,7 @@ from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.placement import ChannelMovedBack, NotAdopted
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import NotOurs, heal, update
-from ci_automation.flows.verify import verify_channel
+from ci_automation.flows.verify import ClusterRefuses, verify_channel
 from ci_automation.flux.artifact import Composed, compose
 from ci_automation.flux.options import Options
 from ci_automation.policy.model import SignatureFormat
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
     from ci_automation.report.adoption import Adoption
+    from tests.fakes.registry import InMemoryRegistry
 
 OURS = TrustedKeys((signing_key().public,))
 
@@ -260,6 +262,31 @@ class TestWhoCanWriteToTheRegistry:
         before = at(world)
         with pytest.raises(ClusterWouldRefuse, match="hides"):
             apply(plan, {target}, world.ports(), intent())
+        assert at(world) == before
+
+    def test_cannot_push_our_bundle_off_the_page_that_clusters_read(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before, theirs, plan = (
+            at(world),
+            KeySigner(signing_key("theirs")),
+            make_plan(CHANNEL, world.ports(), intent()).plan,
+        )
+        ensure_signed(world.registry, CHANNEL, before, KeySigner(signing_key()), SignatureFormat.BOTH)
+        raw = theirs.sign_statement(bundle.statement(before))
+        first = bundle.attach_bundle(world.registry, CHANNEL, before, raw, bundle.SIGNATURE_PREDICATE)
+        assert verify_channel(CHANNEL, world.ports(), intent()).problem is None
+        whole = type(world.registry).referrers
+
+        def on_pages(registry: InMemoryRegistry, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
+            return tuple(replace(it, later_page=it.digest != first) for it in whole(registry, reference, digest))
+
+        monkeypatch.setattr(type(world.registry), "referrers", on_pages)
+        problem = verify_channel(CHANNEL, world.ports(), intent()).problem
+        assert isinstance(problem, ClusterRefuses)
+        assert "reads the first page" in str(problem)
+        with pytest.raises(ClusterWouldRefuse, match="reads the first page"):
+            apply(plan, {plan.steps[0].target}, world.ports(), intent(signature_format=SignatureFormat.BUNDLE))
         assert at(world) == before
 
 

@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.artifact import PUSHED
@@ -60,6 +61,7 @@ def parsed(raw: bytes) -> Bundle:
 
 MESSAGE = parsed(keyless_bundle(b"", US, dsseEnvelope=None, messageSignature={"signature": "AAAA"}))
 WRONG = bundle.statement(OTHER)
+LATER = replace(keyed(), later_page=True)
 LOGGED = base64.b64encode(b'{"apiVersion":"0.0.2","kind":"dsse","spec":{"dsseV002":{}}}').decode()
 IN_REKOR_2 = parsed(
     keyless_bundle(STATEMENT, US, 2).replace(
@@ -109,6 +111,15 @@ CASES: dict[str, tuple[tuple[legacy.Signature | Bundle, ...], Trusted, str, str]
     "a message signature": ((MESSAGE,), ONE, NONE, "no DSSE envelope"),
     "a message signature masks a good .sig": ((sig(US), MESSAGE), ONE, OLD, "no DSSE envelope"),
     "a bundle too large to read": ((sig(), Bundle(b"", problem="too many bytes")), KEY, OLD, "too many bytes"),
+    "a bundle that is not on the first page of the list": ((LATER,), KEY, NONE, "1 of the bundles are on later ones"),
+    "such a bundle beside a .sig": ((sig(), LATER), KEY, ALL, "the bundle of"),
+    "the same after a foreign one on the first page": (
+        (sig(), keyed(THEIRS), LATER),
+        KEY,
+        OLD,
+        "first page of the list",
+    ),
+    "a foreign one on a later page": ((sig(), replace(keyed(THEIRS), later_page=True)), KEY, OLD, "hides the .sig"),
     # in capitals: Flux takes it, and we would not
     "a .sig for another digest": ((sig(digest=OTHER),), KEY, "YYYYYYYYY", "it was made for another digest: Flux does"),
     "a keyless .sig for another digest": ((sig(US, OTHER),), ONE, "YYYYYYYYY", "it was made for another digest"),
