@@ -12,11 +12,14 @@ from ci_automation.errors import Conflict, Error, PolicyRefused
 from ci_automation.flows.approved import (
     ApprovalOutdated,
     ApprovalUsed,
+    ApprovedDiffers,
+    ApprovedUnseen,
     CameBack,
     apply_granted,
     refuse_unseen,
     refuse_used,
 )
+from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.promotion import consider
 from ci_automation.flows.promote import OtherDigest, Promoted, promote_considered
 from ci_automation.flows.update import update
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import PlannedStep
 
     Desks = Mapping[RequestKind, Approvals]  # none for content where it is no step of its own
+
+
+_COUNTS_NO_MORE = (PolicyRefused, ApprovalOutdated, ApprovedDiffers, ApprovedUnseen, ChannelMoved)
 
 
 class ApprovalNotCounted(PolicyRefused):
@@ -141,7 +147,7 @@ def _apply_what_counts(channel: Reference, ports: Ports, intent: Intent, desks: 
             case GrantedApproval() as granted:
                 try:
                     applied = apply_granted(granted, ports, intent)
-                except (PolicyRefused, Conflict) as error:
+                except _COUNTS_NO_MORE as error:  # any other conflict is a later run's: asked anew, a yes would be void
                     refused = (*refused, NotCounted(granted.request, str(error)))
                 else:
                     return Progress(granted=granted, applied=applied, refused=refused)

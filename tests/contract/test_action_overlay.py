@@ -647,6 +647,27 @@ def test_the_default_branch_is_looked_at_once_more_before_anything_is_tagged(sce
     assert "changed on the default branch after it was judged" in ran.log
 
 
+def test_an_approval_by_digest_outlives_a_run_that_the_default_branch_left_behind(scene: Scene) -> None:
+    """That run asks for nothing anew, which would void what the next one can take up."""
+    checkout(scene)
+    scene.run()
+    merge(scene, scene.fleet.pulls[-1].number)
+    before, had, looks = scene.channel, scene.fleet.read(CONFIG) or b"", list[str]()
+
+    def pause(_verb: str, path: str, body: object) -> None:
+        if path == "/graphql" and "defaultBranchRef { name target" in str(body):
+            looks.append(path)
+            if len(looks) == 2:
+                paused = had.replace(b", overlay:", b", paused: true, overlay:")
+                scene.fleet.push("main", {CONFIG: paused}, "ada")
+
+    scene.forge.faults.append(pause)
+    ran = scene.run()
+    assert (ran.code, scene.channel, [it.state for it in scene.fleet.pulls]) == (12, before, ["MERGED"]), ran
+    scene.fleet.push("main", {CONFIG: had}, "ada")
+    assert scene.run().outputs["changed"] == "true"
+
+
 def test_a_checkout_that_is_not_what_github_has_stops_the_run(scene: Scene) -> None:
     before = first_content(scene)
     asked = len(scene.fleet.pulls)

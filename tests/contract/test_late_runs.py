@@ -185,3 +185,19 @@ def test_where_github_does_not_answer_nothing_is_signed(scene: Scene) -> None:
 
     scene.forge.faults.append(down)
     assert (scene.run().code, scene.tags) == (GITHUB, before)
+
+
+def test_a_run_whose_rules_are_outdated_asks_for_no_second_approval(scene: Scene) -> None:
+    configure(scene, approval="{via: pull-request}")
+    scene.run()
+    scene.fleet.merge(1, "ada")
+    scene.pushed()
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    before = scene.tags
+    had = (scene.runner.workspace / CONFIG).read_bytes()
+    push(scene, had.decode() + "# a note\n")
+    stopped(scene.run(), scene, before)
+    assert [pull.state for pull in scene.fleet.pulls] == ["MERGED"]
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    (scene.runner.workspace / CONFIG).write_bytes(scene.fleet.read(CONFIG) or b"")
+    assert scene.run().outputs["target-version"] == MINOR
