@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,7 @@ def config_command() -> None:
 @click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
 @takes(*COMMON)
 def validate(workflows: str | None, repository: str | None, branch: str | None, *, given: Arguments) -> None:
-    """Check the configuration file; each error has its file, line and path.
+    """Check the configuration file, and that overlays and public keys exist; each error has its file, line and path.
 
     With --workflows it also checks that the workflows that use the action fit together, and fit the configuration:
     inputs, schedules, concurrency groups, identities, triggers, permissions, environments, pins and overlay folders.
@@ -65,13 +65,14 @@ def validate(workflows: str | None, repository: str | None, branch: str | None, 
     shown: dict[str, Any] = {"valid": True}
     texts = []
     if config:
+        root = configuration_root(given)
+        _require_files(path, root, overlays=not given.config or (root / ".git").exists())
         names = [artifact.name for artifact in config.artifacts]
         shown |= {"file": str(path), "artifacts": names}
         texts.append(
             f"{path} is valid; {'its artifact is' if len(names) == 1 else 'its artifacts are'} {', '.join(names)}."
         )
     if workflows:
-        _require_overlays(path, configuration_root(given), config)
         place = _place(Path(workflows), repository, branch)
         checked, advice = checked_workflows(Path(workflows), config, place, given.config)
         shown |= {"workflows": checked, "advice": advice}
@@ -87,19 +88,29 @@ def validate(workflows: str | None, repository: str | None, branch: str | None, 
         _warn(config)
 
 
-def _require_overlays(path: Path, root: Path, config: Config | None) -> None:
-    """Check that the checkout has the folders that the configuration names as overlays.
+def _require_files(path: Path, root: Path, *, overlays: bool) -> None:
+    """Check that the configuration's public keys are files that exist, and on request its `overlays` are folders.
 
     Raises:
-        InvalidConfig: it does not.
+        InvalidConfig: one of them is missing.
     """
-    if config is None or not (root / ".git").exists():
-        return
-    missing = [(n, it) for n, it in enumerate(config.artifacts) if it.overlay and not (root / it.overlay).is_dir()]
-    if missing:
-        document = read_document(path.read_bytes(), str(path))
-        what = "the checkout has no such folder: "
-        raise InvalidConfig([document.problem(("artifacts", n, "overlay"), f"{what}{it.overlay}") for n, it in missing])
+    document = read_document(path.read_bytes(), str(path))
+    problems = []
+    for where in document.values:
+        text = reduce(lambda value, key: value[key], where, document.value)  # type: ignore[index]
+        if not isinstance(text, str) or "://" in text:
+            continue
+        there = root / text
+        if overlays and where[-1:] == ("overlay",) and (there.is_symlink() or not there.is_dir()):
+            said = "is not a folder" if there.exists() else "does not exist"
+            what = f"{text} {said}: make the folder, or correct the path, which begins in {root.absolute()}"
+            problems.append(document.problem(where, what))
+        if "publicKey" in where[-2:] and not there.is_file():
+            said = "is not a file" if there.exists() else "does not exist"
+            what = f"{text} {said}: `public-key` prints it, or correct the path"
+            problems.append(document.problem(where, what))
+    if problems:
+        raise InvalidConfig(problems)
 
 
 def _place(folder: Path, repository: str | None, branch: str | None) -> GitHubPlace | None:

@@ -109,6 +109,7 @@ def test_the_files_of_each_way_of_working_fit_together(
     monkeypatch.chdir(clone)
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     capsys.readouterr()
+    (clone / "cosign.pub").touch()  # which `public-key` writes
     assert run(["config", "validate", "--workflows", ".github/workflows"]) == 0
     told = capsys.readouterr()
     assert (" fit together in acme-corp/fleet.infra on trunk: " in told.out, told.err) == (True, "")

@@ -359,6 +359,8 @@ FOLDERS = {"a": "clusters", "b": "clusters/b", "c": "other"}
 def test_artifacts_that_share_an_overlay_folder_are_named_where_the_configuration_is_checked(desk: Desk) -> None:
     entries = (f"- {{name: {name}, url: 'layout:{name}:x', overlay: {folder}}}" for name, folder in FOLDERS.items())
     desk.config("\n".join(("version: 1", "artifacts:", *entries, "")))
+    for folder in FOLDERS.values():
+        desk.write(f"{folder}/limits.txt", "memory: 1Gi\n")
     assert desk.ok("config", "validate").err == "a (clusters) and b (clusters/b) share overlay files\n"
 
 

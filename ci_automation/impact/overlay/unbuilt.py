@@ -51,8 +51,8 @@ class Edit(Struct, frozen=True):
             wrong = in_shell(f"{above}/{places[0]}") if places else f"the files of {in_shell(above)}"
             return (f"correct {wrong}, and run the command again",)
         build = in_shell("kustomize", "build", f"./{folder}" if folder.startswith("-") else folder)  # no option
-        new = ", with the components that `flux-manifests render` prints" if self.is_release else ""
-        see = f"see it with {build} in the artifact's files, which `flux-manifests pull` writes{new}"
+        new = ", with the components that `render` prints" if self.is_release else ""
+        see = f"see it with {build} in the artifact's files, which `pull` writes{new}"
         return (*(f"correct {in_shell(str(place))}" for place in places[:1]), see)
 
 

@@ -734,22 +734,47 @@ class TestCommand:
         assert "is valid; its artifact is production." in captured.out
         assert "Identities were not checked; name the repository" in captured.err
 
-    def test_names_an_overlay_that_the_checkout_does_not_have(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("more", [[], ["--workflows", ".github/workflows"]], ids=["alone", "with workflows"])
+    def test_names_an_overlay_that_does_not_exist(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: list[str]
     ) -> None:
         monkeypatch.chdir(tmp_path)
         (tmp_path / ".github/workflows").mkdir(parents=True)
         (tmp_path / ".github/flux-manifests.yaml").write_text(OVERLAY)
-        arguments = ["config", "validate", "--workflows", ".github/workflows"]
-        assert run(arguments) == 0  # no clone: nothing is checked out
+        place = ".github/flux-manifests.yaml:2:94: artifacts[0].overlay: clusters/production/"
+        assert run(["config", "validate", *more]) == 2
+        said = f"{place} does not exist: make the folder, or correct the path, which begins in {tmp_path}\n"
+        assert said in capsys.readouterr().err
+        (tmp_path / "clusters").mkdir()
+        (tmp_path / "clusters/production").write_text("")
+        assert run(["config", "validate", *more]) == 2
+        assert f"{place} is not a folder: make" in capsys.readouterr().err
+        (tmp_path / "clusters/production").unlink()
+        (tmp_path / "clusters/production").mkdir()
+        assert run(["config", "validate", *more]) == 0
+
+    def test_looks_for_overlays_where_the_configuration_is_or_in_a_clone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "other.yaml").write_text(OVERLAY)
+        assert run(["config", "validate", "--config", "other.yaml"]) == 0
         (tmp_path / ".git").mkdir()
-        assert run(arguments) == 2
-        said = capsys.readouterr().err
-        assert (
-            ".github/flux-manifests.yaml:2:94: artifacts[0].overlay: the checkout has no such folder: clusters" in said
-        )
-        (tmp_path / "clusters/production").mkdir(parents=True)
-        assert run(arguments) == 0
+        assert run(["config", "validate", "--config", "other.yaml"]) == 2
+
+    @pytest.mark.parametrize("keys", ["old.pub", "[env://KEY, old.pub]"], ids=["one", "several"])
+    def test_names_a_public_key_that_does_not_exist(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, keys: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        text = f"version: 1\ndefaults:\n  verify: {{publicKey: {keys}}}\nartifacts: [{{name: a, url: 'layout:a:x'}}]\n"
+        (tmp_path / "flux.yaml").write_text(text)
+        assert run(["config", "validate", "--config", "flux.yaml"]) == 2
+        line, said = f"flux.yaml:3:{text.splitlines()[2].index('old.pub') + 1}: ", capsys.readouterr().err
+        assert f"error: {line}defaults.verify.publicKey" in said
+        assert "old.pub does not exist: `public-key` prints it, or correct the path\n" in said
+        (tmp_path / "old.pub").write_text("")
+        assert run(["config", "validate", "--config", "flux.yaml"]) == 0
 
     def test_names_a_folder_that_is_not_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["config", "validate", "--workflows", str(tmp_path / "none")]) == 2
