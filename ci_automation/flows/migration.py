@@ -18,11 +18,11 @@ from ci_automation.impact.overlay.bootstrapped import (
     COMPONENTS,
     UnfitBootstrap,
     covering,
-    edits_as_patches,
     outside,
     plain_secrets,
     without_sync,
 )
+from ci_automation.impact.overlay.edits import edits_as_patches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import Hazard
+    from ci_automation.impact.overlay.bootstrapped import AppliedPath
 
 
 class GitAppliesFolder(PolicyRefused):
@@ -42,8 +43,9 @@ class GitAppliesFolder(PolicyRefused):
         "Git's reach. docs/guides/migration.md explains them."
     )
 
-    def __init__(self, folder: str, names: Sequence[str]) -> None:
-        super().__init__(f"Git applies this unsigned: the Kustomization {', '.join(names)} applies {folder}")
+    def __init__(self, folder: str, by: Sequence[AppliedPath]) -> None:
+        names = ", ".join(map(str, by))
+        super().__init__(f"Git applies this unsigned: the Kustomization {names} applies {folder}")
 
 
 class PlainSecrets(PolicyRefused):
@@ -84,7 +86,7 @@ class BootstrappedFolder(Struct, frozen=True):
 
     version: Version
     intent: Intent
-    git: tuple[str, ...] = ()  # the Kustomizations that still apply it from Git
+    git: tuple[AppliedPath, ...] = ()  # the Kustomizations that still apply it from Git
 
 
 def read_bootstrapped(folder: Path, ports: Ports, intent: Intent, allowed: MigrationAllowances) -> BootstrappedFolder:

@@ -18,6 +18,7 @@ from ci_automation.report.sync import ByKey
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ci_automation.impact.overlay.bootstrapped import AppliedPath
     from ci_automation.report.sync import Sync
 
 _SEPARATOR = re.compile(r"^---\n", re.MULTILINE)
@@ -146,9 +147,9 @@ def _root(sync: Sync) -> list[NeededSecret]:
     return [NeededSecret(sync.home, sync.verify.root_secret, "holds the trusted root of your own Sigstore", words)]
 
 
-def migration_steps(folder: str, git: Sequence[str], objects: str, *, keep_sync: bool) -> str:
+def migration_steps(folder: str, git: Sequence[AppliedPath], objects: str, *, keep_sync: bool) -> str:
     """Return the steps in their order; `git` are the Kustomizations that still apply the folder."""
-    names = ", ".join(git)
+    names = ", ".join(map(str, git))
     ready = "kubectl -n flux-system wait ocirepository,kustomization flux-manifests --for=condition=Ready"
     steps = [f"Apply the objects below to each cluster, and wait until both are ready:\n     {ready}"]
     if git:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_automation.artifact.yaml import Unreadable, nodes, plain, text
 from ci_automation.errors import UsageError
@@ -44,6 +45,18 @@ class UnfitBootstrap(UsageError):
     hint = "docs/guides/migration.md says what a folder must be."
 
 
+class AppliedPath(Struct, frozen=True):
+    """A Kustomization of gotk-sync.yaml: the path of the repository that it applies, and whether it prunes."""
+
+    name: str
+    namespace: str
+    path: str
+    prune: bool
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} (path ./{self.path}, prune: {str(self.prune).lower()})"
+
+
 def without_sync(tree: Tree) -> Tree:
     """Return the files without gotk-sync.yaml, and without the line of the kustomization that lists it.
 
@@ -62,14 +75,14 @@ def without_sync(tree: Tree) -> Tree:
     return rest.replaced(path, written.encode())
 
 
-def covering(tree: Tree, folder: str | None) -> tuple[str, ...]:
+def covering(tree: Tree, folder: str | None) -> tuple[AppliedPath, ...]:
     """Return the Kustomizations of gotk-sync.yaml that apply a folder of the repository; None: it is not known which.
 
     Raises:
         UnfitBootstrap: the file is no YAML.
     """
     found = []
-    for value in _documents(SYNC, tree[SYNC]) if SYNC in tree.by_path else ():
+    for value in documents_in(SYNC, tree[SYNC]) if SYNC in tree.by_path else ():
         spec = mapping(value.get("spec"))
         if not text(value.get("apiVersion")).startswith(_OF_GIT) or value.get("kind") != "Kustomization":
             continue
@@ -78,8 +91,8 @@ def covering(tree: Tree, folder: str | None) -> tuple[str, ...]:
         path = posixpath.normpath(f"/{text(spec.get('path'))}").lstrip("/")
         if folder is None or _is_below(folder, path) or _is_below(path, folder):
             named = mapping(value.get("metadata"))
-            name = f"{text(named.get('namespace'))}/{text(named.get('name'))}"
-            found.append(f"{name} (path ./{path}, prune: {str(spec.get('prune') is not False).lower()})")
+            name, namespace = text(named.get("name")), text(named.get("namespace"))
+            found.append(AppliedPath(name, namespace, path, spec.get("prune") is not False))
     return tuple(found)
 
 
@@ -148,9 +161,9 @@ def _plain_by(file: TreeFile, tree: Tree) -> Iterator[str]:
 def _listable(path: str, data: bytes) -> list[Mapping[str, Any]]:
     """Return the documents of a file; kustomize takes resources from files of any name, if they are YAML."""
     if path.endswith((".yaml", ".yml", ".json")):
-        return _documents(path, data)
+        return documents_in(path, data)
     try:
-        return _documents(path, data)
+        return documents_in(path, data)
     except UnfitBootstrap:
         return []
 
@@ -220,7 +233,12 @@ def _kustomization(path: str, data: bytes) -> Kustomization | None:
         raise UnfitBootstrap(f"{path}:{error.line or 1}: {error.reason}") from None
 
 
-def _documents(path: str, data: bytes) -> list[Mapping[str, Any]]:
+def documents_in(path: str, data: bytes) -> list[Mapping[str, Any]]:
+    """Return the mappings among the documents of a file.
+
+    Raises:
+        UnfitBootstrap: it is no YAML.
+    """
     return [value for value in _values(path, data) if isinstance(value, dict)]
 
 
@@ -241,59 +259,3 @@ def _text(path: str, data: bytes) -> str:
 
 def _is_below(path: str, folder: str) -> bool:
     return folder in {"", "."} or path == folder or path.startswith(f"{folder}/")
-
-
-def edits_as_patches(expected: str, edited: str) -> str:
-    """Return a kustomization's `patches` that make `edited` of `expected`, and what patches cannot do as comments.
-
-    Raises:
-        UnfitBootstrap: one of them is not YAML.
-    """
-    before, after = ({_key(it): it for it in _documents(COMPONENTS, each.encode())} for each in (expected, edited))
-    lines = ["patches:"]
-    for key in before:
-        if key in after and (operations := list(_operations(before[key], after[key], ""))):
-            lines += _patch(key, operations)
-    for key in (key for key in before if key not in after):
-        kind, name, namespace = key
-        where = f", namespace: {json.dumps(namespace)}" if namespace else ""
-        lines += [f"- target: {{kind: {json.dumps(kind)}, name: {json.dumps(name)}{where}}}", "  patch: |"]
-        version = json.dumps(text(before[key].get("apiVersion")))
-        metadata = f"{{name: {json.dumps(name)}{where}}}"
-        lines += [f"    {{$patch: delete, apiVersion: {version}, kind: {json.dumps(kind)}, metadata: {metadata}}}"]
-    more = [
-        f"# put {kind} {name} into a file of its own, and list it" for kind, name, _ in after.keys() - before.keys()
-    ]
-    return "\n".join([*(lines if len(lines) > 1 else []), *sorted(more)])
-
-
-def _key(value: Mapping[str, Any]) -> tuple[str, str, str]:
-    metadata = mapping(value.get("metadata"))
-    return text(value.get("kind")), text(metadata.get("name")), text(metadata.get("namespace"))
-
-
-def _patch(key: tuple[str, str, str], operations: list[dict[str, Any]]) -> list[str]:
-    kind, name, namespace = map(json.dumps, key)
-    where = f", namespace: {namespace}" if key[2] else ""
-    target = f"- target: {{kind: {kind}, name: {name}{where}}}"
-    return [target, "  patch: |", *(f"    - {json.dumps(operation)}" for operation in operations)]
-
-
-def _operations(old: object, new: object, path: str) -> Iterator[dict[str, Any]]:
-    """Yield the operations of a JSON patch that make `new` of `old`."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in {**old, **new}:
-            here = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-            if key not in new:
-                yield {"op": "remove", "path": here}
-            elif key not in old:
-                yield {"op": "add", "path": here, "value": new[key]}
-            else:
-                yield from _operations(old[key], new[key], here)
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for number, (before, after) in enumerate(zip(old, new, strict=True)):
-            yield from _operations(before, after, f"{path}/{number}")
-    elif isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
-        yield from ({"op": "add", "path": f"{path}/-", "value": each} for each in new[len(old) :])
-    elif old != new:
-        yield {"op": "replace", "path": path, "value": new}

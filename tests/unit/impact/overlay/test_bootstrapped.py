@@ -9,11 +9,11 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.impact.overlay.bootstrapped import (
     UnfitBootstrap,
     covering,
-    edits_as_patches,
     outside,
     plain_secrets,
     without_sync,
 )
+from ci_automation.impact.overlay.edits import edits_as_patches
 
 LISTED = "resources:\n- gotk-components.yaml\n- gotk-sync.yaml\n"
 SYNC = """\
@@ -66,7 +66,7 @@ class TestCovering:
     @pytest.mark.parametrize("path", ["./clusters/production", "clusters", "", ".", f"./{FOLDER}/", f"{FOLDER}/inner"])
     def test_a_path_that_holds_the_folder_or_a_part_of_it_covers_it(self, path: str) -> None:
         (found,) = covering(folder(sync=SYNC.replace("PATH", f'"{path}"')), FOLDER)
-        assert found.startswith("flux-system/flux-system (path ./")
+        assert str(found).startswith("flux-system/flux-system (path ./")
 
     @pytest.mark.parametrize("path", ["./clusters/prod", "./apps", f"./{FOLDER}-2"])
     def test_another_path_does_not(self, path: str) -> None:
