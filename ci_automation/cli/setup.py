@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.clone import (
@@ -26,19 +27,19 @@ from ci_automation.cli.places import tags_beside
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
 from ci_automation.errors import UsageError
+from ci_automation.flows.answers import OBJECTS, Answers
+from ci_automation.flows.cluster_folders import read_migration
 from ci_automation.flows.files import write_file
+from ci_automation.flows.first_overlay import first_overlay
 from ci_automation.flows.left_to_do import left_to_do
-from ci_automation.flows.setup import CONFIGURATION, OBJECTS, Answers, UnfitAnswer, first_files, setup_files
-from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
+from ci_automation.flows.setup import CONFIGURATION, UnfitAnswer, setup_files
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import newest_known
-from ci_automation.impact.overlay.bootstrapped import COMPONENTS
 from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-_COMPONENTS = f"flux-system/{COMPONENTS}"
 _UNCHANGED = "is as it should be"
 
 
@@ -81,9 +82,10 @@ class Unanswered(UsageError):
 def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: str | None) -> None:
     """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
 
-    It asks at most five questions, and reads what is there: the remote of the clone, a folder that `flux bootstrap`
-    made, the channel, the configuration, which gets the channels that it lacks. It shows a diff before it changes a
-    file, and lists what is left to click, with addresses. It writes files alone, and nothing to GitHub or the registry.
+    It asks at most five questions, and reads what is there: the remote of the clone, the channel, the configuration,
+    which gets the channels that it lacks, and the folders that `flux bootstrap` made, whose files and flags the first
+    channel takes over. It shows a diff before it changes a file, and lists what is left to click, with addresses, and
+    how those clusters move. It writes files alone, and nothing to GitHub or the registry.
 
     A channel is an address, or a tag of the repository before it. Runs render the first channel. They promote each
     other one from the channel before it, once that one has had the digest for the time of --after.
@@ -103,7 +105,6 @@ def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: s
 def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
     """Ask, write the files, and print what is left; `written` gets the path of each file that is written."""
     top = top_of(Path.cwd())
-    bootstrapped = next(iter(bootstrapped_folders(top)), None)
     config = (
         parse_config(existing.encode(), CONFIGURATION)
         if (existing := _text_of(top / CONFIGURATION)) is not None
@@ -111,10 +112,13 @@ def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
     )
     configured = {it.channel: it for it in config.artifacts} if config else {}
     answers, there = _answered(ask, top, after, configured)
-    newest = newest_known()
-    files = _overlay(top, answers)
-    applied = sync_path(_in_artifact(top, answers, files), _COMPONENTS)
-    files |= setup_files(answers, _template, newest, applied, existing)
+    migration, known = answers.migration, configured.get(answers.first[1])
+    newest = migration.version if migration else newest_known()
+    overlay = first_overlay(top, answers.overlay, migration.source.overlay if migration else None)
+    components = (known.components_file if known else None) or overlay.components
+    answers = replace(answers, components=components)
+    applied = sync_path([*overlay.tree.by_path, components], components)
+    files = {**overlay.new, **setup_files(answers, _template, newest, applied, existing)}
     declined = _declined(top, files, yes=ask.yes)
     for path, text in files.items():
         if path in declined:
@@ -126,7 +130,7 @@ def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
             write_file(top / path, text.encode())
             written.append(path)
         print_text(f"{path} {told}")
-    left = left_to_do(answers, there=there, newest=str(newest), bootstrapped=bootstrapped, declined=declined)
+    left = left_to_do(answers, there=there, newest=str(newest), migration=migration, declined=declined)
     print_line("\n".join(("Left to do:", *(f"{number}. {line}" for number, line in enumerate(left, 1)))))
 
 
@@ -175,7 +179,9 @@ def _answered(
     first, channel = next(iter(channels.items()))
     folders = (f"clusters/{first}/flux-system", f"flux/{first}")
     folders = ("clusters/flux-system", "flux/all") if len(channels) > 1 else folders
-    known = configured[channel].overlay if channel in configured else free_folder(top, *folders)
+    migration = read_migration(top, bootstrapped_folders(top), list(channels))
+    free = free_folder(top, *folders) or (".github/flux-system" if migration else None)  # where Flux looks at no file
+    known = configured[channel].overlay if channel in configured else free
     folder = ask.answer("overlay", "Folder with your own files (- for none)?", known or "-")
     own = checkout_of_action(place.server)
     answers = Answers(
@@ -186,7 +192,8 @@ def _answered(
         approval=ApprovalVia(ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", "pull-request")),
         overlay=None if folder == "-" else folder,
         after=after,
-        objects=free_folder(top, OBJECTS) or f".github/{OBJECTS}",  # where Flux looks at no file
+        objects=free_folder(top, OBJECTS) or f".github/{OBJECTS}",  # same
+        migration=migration,
     )
     return answers, there
 
@@ -242,28 +249,6 @@ def _which_exist(
             raise MistypedChannel(channel, near)
     tags = {name: listed[it.repository] for name, it in channels.items()}
     return {name: None if (some := tags[name]) is None else it.tag in some for name, it in channels.items()}
-
-
-def _overlay(top: Path, answers: Answers) -> dict[str, str]:
-    """Return the files of an overlay that adds nothing yet, where there is none.
-
-    Raises:
-        UnfitOverlayFolder, UnfitOverlayFile: the folder cannot be an overlay.
-    """
-    if answers.overlay is None:
-        return {}
-    require_overlay_path(answers.overlay)
-    return {} if (top / answers.overlay).exists() else first_files(answers)
-
-
-def _in_artifact(top: Path, answers: Answers, files: Mapping[str, str]) -> list[str]:
-    """Return the paths in the artifact, as the clone and the new files tell.
-
-    Raises:
-        UnfitOverlayFolder, UnfitOverlayFile, ConcealedOverlay: the folder cannot be an overlay.
-    """
-    there = read_overlay_folder(top, answers.overlay).tree.by_path if answers.overlay and not files else {}
-    return [*(path.removeprefix(f"{answers.overlay}/") for path in files), *there, _COMPONENTS]
 
 
 def _template(name: str) -> str:

@@ -1,17 +1,20 @@
 """One use case a file, each readable from top to bottom."""
 
 __all__ = [
+    "answers",
     "apply",
     "approved",
     "attachments",
     "bootstrap",
     "carry_out",
+    "cluster_folders",
     "clusters",
     "consumers",
     "diff",
     "doctor",
     "evidence",
     "files",
+    "first_overlay",
     "history",
     "init",
     "left_to_do",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ci_automation.flows.left_to_migrate import left_before_commit, left_for_clusters
 from ci_automation.flows.setup import CONFIGURATION, ENVIRONMENT, PUBLIC_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.setup import Answers
+    from ci_automation.flows.answers import Answers
+    from ci_automation.flows.cluster_folders import Migration
 
 _GHCR = "oci://ghcr.io/"
 _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
@@ -21,13 +23,13 @@ def left_to_do(
     *,
     there: Mapping[str, bool | None],
     newest: str,
-    bootstrapped: str | None,
+    migration: Migration | None = None,
     declined: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield what a person still does.
 
-    `there`: which of the channels have a digest? None: not known. `bootstrapped` is a folder that `flux bootstrap`
-    made. `declined` are the files that the person left as they are.
+    `there`: which of the channels have a digest? None: not known. The channels begin with the version `newest`.
+    `migration` is about clusters that `flux bootstrap` set up. `declined` are the files that the person left alone.
     """
     at = f"{answers.place.server}/{answers.place.repository}"
     run = f"Run workflow at {at}/actions/workflows/flux.yaml"
@@ -38,16 +40,17 @@ def left_to_do(
         f"See that {action} has this project with its whole history. If it is private, let your repositories use it: "
         f"{action}/settings/actions, Access."
     )
+    yield from left_before_commit(answers, migration) if migration else ()
     files = f"Commit the files, and bring them to {answers.place.branch}."
     yield files if answers.keyless else f"{files} Add the public half of the key as {PUBLIC_KEY}."
     yield from _settings(answers, at)
     packages = {answers.channels[name].repository for name, is_there in there.items() if is_there}
     name, channel = answers.first
-    first = _first(answers, run, newest, bootstrapped, there=there[name])
+    first = _first(answers, run, newest, there=there[name])
     yield from _with_role(answers, channel, first, packages)
     yield from _promoted(answers, run, there, packages)
     yield from _secret(answers)
-    yield _followed(answers)
+    yield from left_for_clusters(answers, migration) if migration else (_followed(answers),)
     yield "Look for what is missing, in this clone: `GITHUB_TOKEN=$(gh auth token) flux-manifests doctor`"
 
 
@@ -103,16 +106,10 @@ def _promoted(
         known.add(channel.repository)
 
 
-def _first(answers: Answers, run: str, newest: str, bootstrapped: str | None, *, there: bool | None) -> str:
+def _first(answers: Answers, run: str, newest: str, *, there: bool | None) -> str:
     """Return how the first channel gets its first signed digest."""
     name, channel = answers.first
     made = f"{run}: command init, artifact {name}, to {newest}; a reviewer approves the run."
-    if bootstrapped:
-        return (
-            f"{bootstrapped} is what `flux bootstrap` made. Do not install Flux twice: "
-            f"{answers.docs}/guides/migration.md has the steps that take these clusters to the artifact, with the "
-            "version that they have."
-        )
     if there:
         adopted = f"{run}: command adopt, artifact {name}; a reviewer approves the run."
         return f"{channel} is there. If this workflow did not sign it: {adopted}"

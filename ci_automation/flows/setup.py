@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+import yaml
 
 from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
-from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
 from ci_automation.errors import UsageError
 from ci_automation.flux.following import SyncSettings
@@ -19,14 +20,13 @@ from ci_automation.policy.model import duration
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ArtifactConfig, Config
-    from ci_automation.config.workflows import GitHubPlace
+    from ci_automation.flows.answers import Answers
     from ci_automation.flux.version import Version
 
-CONFIGURATION, WORKFLOWS, OBJECTS = ".github/flux-manifests.yaml", ".github/workflows", "flux-manifests"
+CONFIGURATION, WORKFLOWS = ".github/flux-manifests.yaml", ".github/workflows"
 ENVIRONMENT = "flux-manifests"
 ISSUER, PUBLIC_KEY = "https://token.actions.githubusercontent.com", "cosign.pub"
 _SCHEMA = "docs/reference/config.schema.json"
@@ -51,69 +51,12 @@ _PLAIN = {
     "branch": re.compile(r"(?!refs/)\w[\w./+@-]*", re.ASCII),
     "overlay": re.compile(r"[\w.][\w./+@-]*", re.ASCII),
 }
-_KUSTOMIZATION = """\
-apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources:
-  - flux-system/gotk-components.yaml
-"""
 
 
 class UnfitAnswer(UsageError):
     """An answer to a question of `setup` cannot be used."""
 
     hint = "`setup --help` has an example for each."
-
-
-class Answers(Struct, frozen=True):
-    """What a person decides: the channels by their names, the repository, who signs and how to ask.
-
-    Runs render the first channel, and promote each other one from the channel before it, once that one has had the
-    digest for `after`. `action` is the repository with the action, with its commit after an @ if it is not the one of
-    the shipped files. `overlay` is a folder of the repository; None: the team's own files stay in the artifact.
-    Below `objects` each channel has the folder that its clusters apply.
-    """
-
-    channels: Mapping[str, Reference]
-    place: GitHubPlace
-    action: str
-    signing: SigningMode
-    approval: ApprovalVia
-    overlay: str | None
-    after: str = "24h"
-    objects: str = OBJECTS
-
-    @property
-    def first(self) -> tuple[str, Reference]:
-        """Return the channel that is rendered, with its name."""
-        return next(iter(self.channels.items()))
-
-    @property
-    def waves(self) -> tuple[tuple[str, str], ...]:
-        """Return the names of the promoted channels, each with the name of its source."""
-        names = tuple(self.channels)
-        return tuple(zip(names[1:], names, strict=False))
-
-    @property
-    def keyless(self) -> bool:
-        """Return whether the workflow itself signs."""
-        return self.signing is SigningMode.KEYLESS
-
-    @property
-    def by_run(self) -> bool:
-        """Return whether a run that waits asks for approvals, instead of a pull request."""
-        return self.approval is ApprovalVia.WORKFLOW_DISPATCH
-
-    @property
-    def docs(self) -> str:
-        """Return the address of the action's documents."""
-        action, _, commit = self.action.partition("@")
-        return f"{self.place.server}/{action}/blob/{commit or 'HEAD'}/docs"
-
-    @property
-    def signers(self) -> tuple[str, ...]:
-        """Return the workflow files that sign."""
-        return ("flux.yaml", "approve.yaml") if self.by_run else ("flux.yaml",)
 
 
 def setup_files(
@@ -193,11 +136,6 @@ def _require_usable(answers: Answers) -> None:
 def _require_plain(what: str, name: str | None) -> None:
     if name is not None and not _PLAIN[what].fullmatch(name):
         raise UnfitAnswer(f"the {what} {name!r} has characters that a workflow cannot have as they are")
-
-
-def first_files(answers: Answers) -> dict[str, str]:
-    """Return the files of an overlay that adds nothing yet, by their paths in the repository."""
-    return {f"{answers.overlay}/kustomization.yaml": _KUSTOMIZATION}
 
 
 def _filled(text: str, answers: Answers, config: Config) -> str:
@@ -284,7 +222,10 @@ def _entry(name: str, answers: Answers) -> list[str]:
     lines = [f"- name: {name}", f"  url: {answers.channels[name]}"]
     if source := dict(answers.waves).get(name):
         return [*lines, f"  promote: {{from: {source}, after: {answers.after}}}"]
-    return [*lines, *([f"  overlay: {answers.overlay}"] if answers.overlay else [])]
+    lines += [f"  overlay: {answers.overlay}"] if answers.overlay else []
+    lines += [f"  componentsFile: {answers.components}"] if answers.components != COMPONENTS_PATH else []
+    written = yaml.safe_dump(answers.flags, default_flow_style=True, width=sys.maxsize).strip()
+    return [*lines, *([f"  flags: {written}"] if answers.flags else [])]
 
 
 def _objects(answers: Answers, artifact: ArtifactConfig, version: Version, path: str) -> str:
@@ -293,7 +234,9 @@ def _objects(answers: Answers, artifact: ArtifactConfig, version: Version, path:
         verify = ByIdentity(((f"^{re.escape(ISSUER)}$", answers.place.pattern(answers.signers)),))
     else:
         verify = ByKey("flux-manifests-keys", ())
-    sync = Sync(artifact.channel, version, "flux-system", path, verify, artifact.sync or SyncSettings())
+    known = answers.migration.oldest(artifact.name) if answers.migration else version
+    home, settings = answers.flags.get("namespace", "flux-system"), artifact.sync or SyncSettings()
+    sync = Sync(artifact.channel, known, home, path, verify, settings)
     told = f"# For clusters that follow {artifact.name}: kubectl apply -f {answers.objects}/{artifact.name}\n"
     if answers.waves:
         told += "# Each cluster applies one of these folders: the objects of all channels have the same names.\n"

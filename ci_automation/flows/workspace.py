@@ -69,10 +69,9 @@ class ComponentsInOverlay(UnfitOverlayFile):
     """An overlay folder holds a components file, as `flux bootstrap` makes it."""
 
     hint = (
-        "If `flux bootstrap` made the folder, copy the other files, without gotk-sync.yaml, to a folder that no "
-        "Kustomization of Flux applies. In the configuration, name it as `overlay`, write "
-        "`componentsFile: gotk-components.yaml`, and give the options of `flux install` as `flags`. "
-        "docs/guides/migration.md has the steps for the clusters."
+        "If `flux bootstrap` made the folder, run `setup`: it copies the other files to a folder that no Kustomization "
+        "of Flux applies, and writes `overlay`, `componentsFile` and `flags`. docs/guides/migration.md has the steps "
+        "for the clusters."
     )
 
 

@@ -17,6 +17,7 @@ import yaml
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
+from tests.contract.bootstrapped import bootstrap
 from tests.contract.operating import CONFIG, dispatch
 from tests.contract.scene import FIRST, PATCH
 from tests.fakes.world import signing_key
@@ -389,15 +390,12 @@ def test_a_second_run_changes_nothing_and_an_edited_file_is_shown_and_left_alone
 def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = clone / "clusters/stable/flux-system"
-    folder.mkdir(parents=True)
-    for name in ("gotk-components.yaml", "gotk-sync.yaml"):
-        (folder / name).write_text("")
+    bootstrap(clone, "clusters/stable/flux-system")
     subprocess.run(["git", "-C", str(clone), "add", "."], check=True)
     assert run(["setup", CHANNEL, *ACTION]) == 0
     told = capsys.readouterr().out
-    assert "clusters/stable/flux-system is what `flux bootstrap` made" in told
-    assert "command init" not in told  # it would install another version beside the one that is there
+    assert "has the files of clusters/stable/flux-system without gotk-sync.yaml and" in told
+    assert "command init, artifact stable, to v2.8.8;" in told  # the version that the cluster has
     assert "overlay: flux/stable" in files(clone)[".github/flux-manifests.yaml"]
 
 
@@ -407,9 +405,7 @@ def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(
 def test_what_flux_bootstrap_made_is_found_whatever_its_folder_is_called(
     clone: Path, there: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (sync := clone / "clusters/größe/gotk-sync.yaml").parent.mkdir(parents=True)
-    for path in (sync, sync.with_name("gotk-components.yaml")):
-        path.write_text("")
+    sync = bootstrap(clone, "clusters/größe") / "gotk-sync.yaml"
     if "Git" not in there:
         subprocess.run(["git", "-C", str(clone), "add", "."], check=True)
     if not (is_there := there.startswith("file")):
@@ -417,7 +413,7 @@ def test_what_flux_bootstrap_made_is_found_whatever_its_folder_is_called(
     if there.startswith("link"):
         sync.symlink_to("/dev/zero" if there == "link without end" else "nothing")
     assert run(["setup", CHANNEL, *ACTION]) == 0
-    assert ("clusters/größe is what `flux bootstrap` made" in capsys.readouterr().out) is is_there
+    assert ("has the files of clusters/größe without" in capsys.readouterr().out) is is_there
 
 
 def test_a_workflow_without_end_is_told(
@@ -432,21 +428,15 @@ def test_a_workflow_without_end_is_told(
 
 @pytest.mark.parametrize(
     ("path", "overlay"),
-    [("./clusters/a", "clusters/flux-system"), ("./clusters", "flux/all"), ("./", None)],
+    [("./clusters/a", "clusters/flux-system"), ("./clusters", "flux/all"), ("./", ".github/flux-system")],
 )
-def test_no_file_is_written_where_flux_bootstrap_applies_it(clone: Path, path: str, overlay: str | None) -> None:
-    folder = clone / "clusters/a/flux-system"
-    folder.mkdir(parents=True)
-    (folder / "gotk-components.yaml").write_text("")
-    (folder / "gotk-sync.yaml").write_text(
-        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a, namespace: b}\n"
-        f"spec: {{path: {path}, sourceRef: {{kind: GitRepository}}}}\n"
-    )
+def test_no_file_is_written_where_flux_bootstrap_applies_it(clone: Path, path: str, overlay: str) -> None:
+    bootstrap(clone, "clusters/a/flux-system", path=path)
     subprocess.run(["git", "-C", str(clone), "add", "."], check=True)
     assert run(["setup", "staging", "production", *ACTION, "--yes"]) == 0
     written = files(clone)
-    assert re.findall(r"overlay: (.+)", written[".github/flux-manifests.yaml"]) == ([overlay] if overlay else [])
-    place = "flux-manifests" if overlay else ".github/flux-manifests"  # of .github, source-controller packs nothing
+    assert re.findall(r"overlay: (.+)", written[".github/flux-manifests.yaml"]) == [overlay]
+    place = ".github/flux-manifests" if path == "./" else "flux-manifests"  # which source-controller leaves out
     assert {it for it in written if "sync.yaml" in it and "gotk" not in it} == {
         f"{place}/{name}/sync.yaml" for name in ("staging", "production")
     }

@@ -52,6 +52,10 @@ PRINTED = {
         "flows/left_to_do.py",
         "doctor",
     ): "tests/e2e/test_commands.py::test_the_doctor_says_the_wrong_first_and_exits_with_its_code",
+    (
+        "flows/left_to_migrate.py",
+        "render",
+    ): "tests/contract/test_setup_migration.py::test_a_migration_by_dispatch_publishes_what_git_applied",
 }
 
 

@@ -1,0 +1,78 @@
+"""The answers to the questions of `setup`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ci_automation.artifact.tree import COMPONENTS_PATH
+from ci_automation.config.model import ApprovalVia, SigningMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.config.workflows import GitHubPlace
+    from ci_automation.flows.cluster_folders import Migration
+
+OBJECTS = "flux-manifests"
+
+
+class Answers(Struct, frozen=True):
+    """What a person decides: the channels by their names, the repository, who signs and how to ask.
+
+    Runs render the first channel, and promote each other one from the channel before it, once that one has had the
+    digest for `after`. `action` is the repository with the action, with its commit after an @ if it is not the one of
+    the shipped files. `overlay` is a folder of the repository; None: the team's own files stay in the artifact.
+    Below `objects` each channel has the folder that its clusters apply. In the artifact, `components` is the path of
+    Flux's components. The first channel takes over what the folders of a `migration` have.
+    """
+
+    channels: Mapping[str, Reference]
+    place: GitHubPlace
+    action: str
+    signing: SigningMode
+    approval: ApprovalVia
+    overlay: str | None
+    after: str = "24h"
+    objects: str = OBJECTS
+    components: str = COMPONENTS_PATH
+    migration: Migration | None = None
+
+    @property
+    def first(self) -> tuple[str, Reference]:
+        """Return the channel that is rendered, with its name."""
+        return next(iter(self.channels.items()))
+
+    @property
+    def waves(self) -> tuple[tuple[str, str], ...]:
+        """Return the names of the promoted channels, each with the name of its source."""
+        names = tuple(self.channels)
+        return tuple(zip(names[1:], names, strict=False))
+
+    @property
+    def keyless(self) -> bool:
+        """Return whether the workflow itself signs."""
+        return self.signing is SigningMode.KEYLESS
+
+    @property
+    def by_run(self) -> bool:
+        """Return whether a run that waits asks for approvals, instead of a pull request."""
+        return self.approval is ApprovalVia.WORKFLOW_DISPATCH
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """Return the flags of `flux install` that the first channel takes over."""
+        return self.migration.source.flags if self.migration else {}
+
+    @property
+    def docs(self) -> str:
+        """Return the address of the action's documents."""
+        action, _, commit = self.action.partition("@")
+        return f"{self.place.server}/{action}/blob/{commit or 'HEAD'}/docs"
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """Return the workflow files that sign."""
+        return ("flux.yaml", "approve.yaml") if self.by_run else ("flux.yaml",)

@@ -1,0 +1,155 @@
+"""The folders that `flux bootstrap` made for clusters: what the artifact takes over, and which channel is for whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ci_automation.errors import UsageError
+from ci_automation.flows.files import read_folder
+from ci_automation.flux.options import DEFAULT_COMPONENTS
+from ci_automation.flux.recover import recover
+from ci_automation.impact.overlay.bootstrapped import COMPONENTS, covering, outside, without_sync
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.flux.options import Options
+    from ci_automation.flux.version import Version
+    from ci_automation.impact.overlay.bootstrapped import AppliedPath
+
+ANY = "CHANNEL"  # the placeholder for the channel that a person chooses for a cluster
+
+
+class UnfitClusterFolder(UsageError):
+    """A folder that `flux bootstrap` made cannot be taken over."""
+
+    hint = "Nothing was written. docs/guides/migration.md says what a folder must be."
+
+
+class ClusterFolder(Struct, frozen=True):
+    """A folder that `flux bootstrap` made for a cluster; its files are without gotk-sync.yaml, which `applied` is of.
+
+    Version and options are what gotk-components.yaml shows, not proven by a rendering.
+    """
+
+    path: str
+    files: Tree
+    version: Version
+    options: Options
+    applied: tuple[AppliedPath, ...]
+
+    @property
+    def overlay(self) -> Tree:
+        """Return the team's own files."""
+        return self.files.without(COMPONENTS)
+
+    @property
+    def cluster(self) -> str:
+        """Return the name of the cluster, for people."""
+        return self.path.removesuffix("/flux-system")
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """Return the flags of `flux install` that made the components, as a person would write them."""
+        found, usual = self.options.differing(), len(DEFAULT_COMPONENTS)
+        if self.options.components[:usual] != DEFAULT_COMPONENTS or "components" not in found:
+            return found
+        return {"components-extra": found.pop("components")[usual:], **found}
+
+    def differs(self, other: ClusterFolder) -> Iterator[str]:
+        """Yield what else than the version differs from another folder."""
+        ours, theirs = self.overlay.by_path, other.overlay.by_path
+        yield from sorted(path for path in ours.keys() | theirs.keys() if ours.get(path) != theirs.get(path))
+        if self.options != other.options:
+            yield "its options of `flux install`"
+        elif self.version == other.version and self.files[COMPONENTS] != other.files[COMPONENTS]:
+            yield COMPONENTS
+
+
+class Migration(Struct, frozen=True):
+    """The folders of clusters by the channels that they are for, and why others cannot be read.
+
+    The artifact takes over the files and the options of `source`.
+    """
+
+    source: ClusterFolder
+    folders: Mapping[str, tuple[ClusterFolder, ...]]
+    unfit: Mapping[str, str]
+
+    @property
+    def every(self) -> tuple[ClusterFolder, ...]:
+        """Return the folders of all channels."""
+        return tuple(it for each in self.folders.values() for it in each)
+
+    @property
+    def version(self) -> Version:
+        """Return the newest version that a cluster has: the channels begin with it, so that no cluster goes back."""
+        return max(it.version for it in self.every)
+
+    def oldest(self, channel: str) -> Version:
+        """Return the oldest version of a channel's clusters, which has to know the objects that follow the channel."""
+        return min(it.version for it in self.folders.get(channel) or self.folders.get(ANY) or self.every)
+
+
+def read_migration(top: Path, paths: Sequence[str], channels: Sequence[str]) -> Migration | None:
+    """Return what the folders of a clone that `flux bootstrap` made have for these channels; None: there are none.
+
+    Raises:
+        UnfitClusterFolder: the folder that the artifact would take over cannot be read.
+    """
+    named = folders_by_channel(paths, channels)
+    order = [path for there in named.values() for path in there]
+    if not order:
+        return None
+    read, unfit = {order[0]: _read(top, order[0])}, {}
+    for path in order[1:]:
+        try:
+            read[path] = _read(top, path)
+        except UnfitClusterFolder as error:
+            unfit[path] = str(error)
+    folders = {name: tuple(read[path] for path in there if path in read) for name, there in named.items()}
+    return Migration(read[order[0]], {name: there for name, there in folders.items() if there}, unfit)
+
+
+def folders_by_channel(paths: Iterable[str], channels: Sequence[str]) -> dict[str, list[str]]:
+    """Return the folders for each channel, by its name in their paths, as `production` in clusters/production-eu.
+
+    The others are for any of several channels. One channel has those with its name, or all if none has it.
+    """
+    named: dict[str, list[str]] = {name: [] for name in (*channels, ANY)}
+    for path in paths:
+        named[_channel(path, channels) or ANY].append(path)
+    if len(channels) > 1:
+        return {name: there for name, there in named.items() if there}
+    return {channels[0]: there} if (there := named[channels[0]] or named[ANY]) else {}
+
+
+def _channel(path: str, channels: Sequence[str]) -> str | None:
+    parts, longest = path.split("/"), sorted(channels, key=len, reverse=True)
+    exact = (name for name in longest if name in parts)
+    parted = (name for name in longest if any(_parted(name) in _parted(part) for part in parts))
+    return next(exact, None) or next(parted, None)
+
+
+def _parted(name: str) -> str:
+    """Return a name with the same sign at both ends and between its words."""
+    return f"-{name}-".replace("_", "-").replace(".", "-")
+
+
+def _read(top: Path, path: str) -> ClusterFolder:
+    try:
+        tree = read_folder(top / path)
+        texts = {file.path: file.content.decode() for file in tree.files}
+        made, found = recover(texts[COMPONENTS]), outside(tree)
+        folder = ClusterFolder(path, without_sync(tree), made.version, made.options, covering(tree, path))
+    except UnicodeDecodeError:
+        raise UnfitClusterFolder(f"{path} has a file that is not text in UTF-8") from None
+    except UsageError as error:
+        raise UnfitClusterFolder(f"{path} cannot be taken over: {error}") from None
+    if found:
+        raise UnfitClusterFolder(f"{path} refers to what is outside of it: {', '.join(found)}")
+    return folder

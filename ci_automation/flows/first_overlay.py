@@ -1,0 +1,53 @@
+"""The overlay that `setup` begins with: what is there, what a bootstrapped folder has, or one that adds nothing yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
+from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
+from ci_automation.impact.overlay.bootstrapped import COMPONENTS, lists_components
+from ci_automation.impact.overlay.kustomization import kustomization_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_KUSTOMIZATION = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+  - {components}
+"""
+
+
+class FirstOverlay(Struct, frozen=True):
+    """An overlay: all of its files, and those to write, by their paths in the repository."""
+
+    tree: Tree
+    new: Mapping[str, str]
+
+    @property
+    def components(self) -> str:
+        """Return the path of Flux's components in the artifact: as `flux bootstrap` lists it, or else the usual one."""
+        return COMPONENTS if lists_components(self.tree) else COMPONENTS_PATH
+
+
+def first_overlay(top: Path, folder: str | None, taken: Tree | None) -> FirstOverlay:
+    """Return the overlay of a folder of the clone; if it is not there, with the files that a channel has `taken` over.
+
+    Raises:
+        UnfitOverlayFolder, UnfitOverlayFile, ConcealedOverlay: the folder cannot be an overlay.
+    """
+    if folder is None:
+        return FirstOverlay(Tree(()), {})
+    require_overlay_path(folder)
+    if (top / folder).exists():
+        return FirstOverlay(read_overlay_folder(top, folder).tree, {})
+    tree = Tree(()) if taken is None else taken
+    if kustomization_file(tree, ".") is None:
+        components = COMPONENTS_PATH if taken is None else COMPONENTS
+        tree = tree.replaced("kustomization.yaml", _KUSTOMIZATION.format(components=components).encode())
+    return FirstOverlay(tree, dict(sorted((f"{folder}/{it.path}", it.content.decode()) for it in tree.files)))
