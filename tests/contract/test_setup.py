@@ -431,7 +431,7 @@ def test_a_workflow_without_end_is_told(
     [("./clusters/a", "clusters/flux-system"), ("./clusters", "flux/all"), ("./", ".github/flux-system")],
 )
 def test_no_file_is_written_where_flux_bootstrap_applies_it(clone: Path, path: str, overlay: str) -> None:
-    bootstrap(clone, "clusters/a/flux-system", path=path)
+    folder = bootstrap(clone, "clusters/a/flux-system", path=path)
     subprocess.run(["git", "-C", str(clone), "add", "."], check=True)
     assert run(["setup", "staging", "production", *ACTION, "--yes"]) == 0
     written = files(clone)
@@ -440,6 +440,13 @@ def test_no_file_is_written_where_flux_bootstrap_applies_it(clone: Path, path: s
     assert {it for it in written if "sync.yaml" in it and "gotk" not in it} == {
         f"{place}/{name}/sync.yaml" for name in ("staging", "production")
     }
+    (folder / "gotk-components.yaml").unlink()  # the cluster follows a channel, and Git still applies this path
+    assert run(["setup", "staging", "production", *ACTION, "--yes"]) == 0
+    assert files(clone).keys() == written.keys() - {"clusters/a/flux-system/gotk-components.yaml"}
+    other = ("oci://ghcr.io/acme-corp/other:a", "next")
+    assert run(["setup", *other, *ACTION, "--yes"]) == 0
+    last = parse_config(files(clone)[".github/flux-manifests.yaml"].encode(), "x").artifacts[2]
+    assert last.overlay == (None if path == "./" else overlay)
 
 
 @pytest.mark.parametrize(
