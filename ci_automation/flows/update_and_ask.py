@@ -85,6 +85,8 @@ def update_and_ask(
         progress = replace(progress, outcome=outcome)
         # Only a run that adopts leaves a step that needs no approval: the next one publishes that before it asks.
         adopted_only = [step.decision for step in outcome.waiting[:1]] == [Decision.AUTO]
+        if progress.refused:  # maybe by outdated rules: what a run asks anew voids the approval
+            ports.require_present()
         for kind in () if adopted_only else desks:
             if asked := _asked(kind, outcome, ports, desks, thorough=thorough or progress.changed):
                 progress = replace(progress, asked={**progress.asked, **asked})

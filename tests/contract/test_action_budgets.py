@@ -134,12 +134,12 @@ def test_a_merged_group_takes_three_requests_for_each_artifact_and_five(scene: S
     assert len(requests) == 3 * number + 5, requests  # one before it signs; the last two delete its branch
 
 
-def test_a_hazard_that_the_page_did_not_show_takes_three_more(scene: Scene) -> None:
+def test_a_hazard_that_the_page_did_not_show_takes_four_more(scene: Scene) -> None:
     group_of(scene, 1)
     scene.run()
     merged(scene)
     group_of(scene, 1, ", clusters: {kubernetes: '1.34'}")
-    for number in (5 + 3, 5 + 1):  # it is asked for, and found to be asked for
+    for number in (5 + 4, 5 + 2):  # it is asked for, and found to be asked for
         requests = of_fleet(scene)
         assert len(requests) == number, requests
 

@@ -201,3 +201,19 @@ def test_a_run_whose_rules_are_outdated_asks_for_no_second_approval(scene: Scene
     scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
     (scene.runner.workspace / CONFIG).write_bytes(scene.fleet.read(CONFIG) or b"")
     assert scene.run().outputs["target-version"] == MINOR
+
+
+def test_a_run_whose_options_are_outdated_asks_for_nothing_either(scene: Scene) -> None:
+    configure(scene, approval="{via: pull-request}")
+    old, commit = (scene.runner.workspace / CONFIG).read_bytes(), scene.fleet.head
+    configure(scene, approval="{via: pull-request}", more=", flags: {log-level: debug}")
+    scene.run()
+    scene.fleet.merge(1, "ada")
+    before, had = scene.tags, (scene.runner.workspace / CONFIG).read_bytes()
+    scene.runner.variables["GITHUB_SHA"] = commit
+    (scene.runner.workspace / CONFIG).write_bytes(old)
+    stopped(scene.run(), scene, before)
+    assert [pull.state for pull in scene.fleet.pulls] == ["MERGED"]
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    (scene.runner.workspace / CONFIG).write_bytes(had)
+    assert scene.run().outputs["changed"] == "true"
