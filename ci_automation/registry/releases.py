@@ -9,6 +9,7 @@ security advisories, in the form of a directory's `advisories.json`.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -43,6 +44,7 @@ _TITLE = "org.opencontainers.image.title"
 _ADVISORIES, _ADVISORIES_TYPE = "advisories", "application/vnd.flux-manifests.advisories.v1"
 _EMPTY_TYPE, _EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
 _MAX_ADVISORIES_BYTES = 4 << 20
+_AT_ONCE = 16  # requests: each takes a thread, and an attacker who can write to the repository makes tags
 _MAX_CONFIG_BYTES = 1 << 20  # GitHub's notes of a release have at most 125,000 characters
 
 
@@ -77,8 +79,10 @@ class RegistryReleases:
         wanted = [it for it in known if newer_than is None or it >= newer_than]
         if known and not wanted:
             return ()
-        self._registry.at_once(*(lambda it=it: self._manifest(it) for it in wanted))
-        found = self._registry.at_once(*(lambda it=it: self._listing(it) for it in wanted))
+        found: list[Listing | None] = []
+        for few in (wanted[start : start + _AT_ONCE] for start in range(0, len(wanted), _AT_ONCE)):
+            self._registry.at_once(*(partial(self._manifest, it) for it in few))
+            found += self._registry.at_once(*(partial(self._listing, it) for it in few))
         return releases([it for it in found if it is not None], self._where)
 
     def fetch(self, version: Version) -> FetchedRelease:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.archive import UnsafeArchive
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.bundle import ChecksumMismatch
@@ -292,3 +293,19 @@ def test_an_asset_that_is_not_there_is_none(source: Make, version: Version, name
 def test_an_asset_without_end_is_not_read_to_its_end(source: Make) -> None:
     with pytest.raises(ReleaseSourceError, match="more than 10 bytes"):
         source(replace(NEW, programs={ARCHIVE: b"the program"})).asset(V294, ARCHIVE, 10)
+
+
+def test_of_very_many_tags_a_few_are_read_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Pushed(write_releases(folder, (NEW,))).now()
+    tags = source._registry.repositories["oci://registry.test/flux/releases"].tags  # type: ignore[attr-defined]
+    tags.update({f"v3.0.{number}": Digest.of(b"nothing") for number in range(40)})
+    sizes: list[int] = []
+    whole = InMemoryRegistry.at_once
+
+    def at_once(registry: InMemoryRegistry, *work: Callable[[], object]) -> list[object]:
+        sizes.append(len(work))
+        return whole(registry, *work)
+
+    monkeypatch.setattr(InMemoryRegistry, "at_once", at_once)
+    assert [release.version for release in source.list(V285)] == [V294]
+    assert max(sizes) <= 16
