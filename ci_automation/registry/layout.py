@@ -92,7 +92,10 @@ class LayoutRegistry:
         entries = self._index()["manifests"]
         if reference.digest is not None:
             return reference.digest if any(entry["digest"] == name for entry in entries) else None
-        return next((digest_of(entry) for entry in entries if tag_of(entry) == name), None)
+        named = {digest_of(entry) for entry in entries if tag_of(entry) == name}
+        if len(named) > 1:  # of two entries with a tag other programs take the first, and oras the last
+            raise UnexpectedAnswer(f"{name} is the tag of {len(named)} manifests in {self._path / INDEX}")
+        return next(iter(named), None)
 
     def manifest(self, reference: Reference) -> Manifest:
         """Return the manifest that `reference` names."""

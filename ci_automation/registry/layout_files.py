@@ -82,7 +82,7 @@ def with_entry(entries: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[
     The tag moves to `new`. An entry that loses its tag stays in the list, once, as it would in a registry.
     """
     tag, digest = tag_of(new), new["digest"]
-    if any(tag_of(entry) == tag and entry["digest"] == digest for entry in entries):
+    if tag is not None and {entry["digest"] for entry in entries if tag_of(entry) == tag} == {digest}:
         return entries
     if tag is None and any(entry["digest"] == digest for entry in entries):
         return entries

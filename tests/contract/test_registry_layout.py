@@ -137,6 +137,7 @@ class TestOnDisk:
             pytest.param(["a"], "a", ["a"], id="by digest, twice"),
             pytest.param([], "a", ["a"], id="by digest"),
             pytest.param(["a", "a"], "a:x", ["a:x"], id="others' duplicates go"),
+            pytest.param(["a:x", "b:x"], "a:x", ["b", "a:x"], id="a tag of two manifests"),
         ],
     )
     def test_the_index_lists_each_manifest_under_its_tags(
@@ -155,6 +156,21 @@ class TestOnDisk:
             "size": 1,
             "annotations": {"by": "others"},
         }
+
+
+def test_a_tag_of_two_manifests_names_none_until_it_is_written(folder: Path, at: Reference, registry: Registry) -> None:
+    """Of two entries with a tag oras takes the last one, and other programs the first."""
+    manifest, other = publish(registry, at), publish(registry, at, b"another layer")
+    before = index(folder)
+    theirs = {**before["manifests"][0], "annotations": {TAG: "production"}}
+    assert theirs["digest"] == str(manifest.digest)
+    (folder / "index.json").write_text(json.dumps({**before, "manifests": [*before["manifests"], theirs]}))
+    with pytest.raises(UnexpectedAnswer, match="production is the tag of 2 manifests"):
+        registry.resolve(at)
+    with pytest.raises(UnexpectedAnswer):
+        registry.manifest(at)
+    registry.put_manifest(at, other)
+    assert registry.resolve(at) == other.digest
 
 
 class TestReferrers:
