@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.index import Index, InvalidIndex
 from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
 from ci_automation.registry.port import NotFound
+from ci_automation.signing.legacy import is_signature
 from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.policy.retention import Window
     from ci_automation.records.notes import Record
+    from ci_automation.registry.port import Registry
     from ci_automation.signing.trust import Trusted
 
 _ATTACHED = re.compile(r"sha256-(?P<hex>[0-9a-f]{64})(?P<suffix>(\.[A-Za-z0-9]+)?)")
@@ -248,8 +251,19 @@ class _Deletion(Struct, frozen=True):
                 yield self.delete(each.digest, "referrer")
         for suffix, what in (("", "list of referrers"), (".sig", "signature")):
             at = _attached(self.repository, digest, suffix)
-            if (named := registry.resolve(at)) is not None:
+            if (named := _list_or_signature(at, registry)) is not None:
                 yield self.delete(named, what, str(at.tag))
+
+
+def _list_or_signature(at: Reference, registry: Registry) -> Digest | None:
+    """Return the list of referrers or the signature at one of their tags; such a tag can name anything."""
+    try:
+        found = registry.stored(at)
+    except (NotFound, InvalidManifest, InvalidIndex):
+        return None
+    if isinstance(found, Index):
+        return found.digest
+    return found.digest if all(is_signature(layer) for layer in found.layers) else None
 
 
 def _refers_to(repository: Reference, referrer: Digest, digest: Digest, ports: Ports) -> bool:

@@ -85,11 +85,12 @@ def signatures(registry: Registry, reference: Reference, digest: Digest) -> tupl
         manifest = registry.manifest(signature_reference(reference, digest))
     except (NotFound, NoLayers):
         return ()
-    return tuple(
-        layer
-        for layer in manifest.layers
-        if layer.media_type == PAYLOAD_TYPE or SIGNATURE_ANNOTATION in layer.annotations
-    )
+    return tuple(filter(is_signature, manifest.layers))
+
+
+def is_signature(layer: Descriptor) -> bool:
+    """Return whether cosign and Flux take a layer for a signature: they look for one in its annotations too."""
+    return layer.media_type == PAYLOAD_TYPE or SIGNATURE_ANNOTATION in layer.annotations
 
 
 def read_signatures(registry: Registry, reference: Reference, digest: Digest) -> Iterator[Signature]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, OCI_INDEX, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
@@ -22,6 +23,7 @@ from ci_automation.net.values import Complaint
 from ci_automation.policy.model import BUMPS, Action, Policy, SignatureFormat
 from ci_automation.policy.retention import Window
 from ci_automation.records.ledger import Ledger
+from ci_automation.records.notes import HoldStatement
 from ci_automation.registry import open_registry
 from ci_automation.registry.port import DeletionRefused
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
@@ -32,7 +34,6 @@ from tests.contract.rolled_back import back
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, made_once, signing_key
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
     from ci_automation.flows.prune import Survey
 
 OURS = TrustedKeys((signing_key().public,))
@@ -235,6 +236,29 @@ class TestWhatStays:
         repository.tags[f"sha256-{old.hex}"] = repository.tags[f"sha256-{live.hex}"]
         list(prune(look(world), world.ports()))
         assert Ledger(world.registry, CHANNEL, OURS).all_records(live)
+
+    @pytest.mark.parametrize("what", [HoldStatement.media_type, None], ids=["a hold", "an artifact"])
+    @pytest.mark.parametrize("suffix", ["", ".sig"], ids=["where the list of referrers is", "where the signature is"])
+    @pytest.mark.parametrize("known", [True, False], ids=["", "of a digest that never was"])
+    def test_what_an_attacker_names_in_the_place_of_what_goes(
+        self, suffix: str, what: str | None, *, known: bool
+    ) -> None:
+        world = grown(form=SignatureFormat.BOTH)
+        (_, old), (_, present) = (immutable(world, version) for version in ("v2.98.5", "v2.98.8"))
+        refused = world.registry.resolve(CHANNEL)
+        assert refused
+        back(world, str(present))
+        repository = world.registry.repositories[str(CHANNEL.repository)]
+        held = next(
+            it.digest for it in world.registry.referrers(CHANNEL, present) if it.artifact_type == what or not what
+        )
+        if not what:  # a digest that lost its tags
+            held = refused
+            repository.tags = {tag: digest for tag, digest in repository.tags.items() if digest != refused}
+        repository.tags[f"sha256-{(old if known else Digest.of(b'nothing')).hex}{suffix}"] = held
+        list(prune(look(world), world.ports()))
+        assert world.registry.resolve(CHANNEL.at_digest(old)) is None
+        assert held in repository.manifests
 
 
 def test_without_anybody_to_trust_nothing_is_ours(world: World) -> None:
