@@ -17,6 +17,7 @@ from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
 from ci_automation.flows.history import history
+from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.notes import format_time, parse_time
 from ci_automation.report.blocks import HINT, Table, wrapped
@@ -41,9 +42,10 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
 
     The newest move of the channel comes first. When, why and by whom is in signed records and holds. It leaves out
     those that no trusted signer signed, and does not know then what they say. Artifacts that only other channels of
-    the repository have are listed with -v, or without a key to read records with. Each artifact of the repository has
-    a number, the same in all its rows: `diff ARTIFACT@2 ARTIFACT@1` compares two of them. --since leaves out older
-    rows, and those without a time.
+    the repository have are listed with -v, or without a key to read records with. @1 is the artifact of the repository
+    with the highest version now, @2 the one below it: `diff ARTIFACT@2 ARTIFACT@1` compares two. The next publication
+    can move these numbers; a tag such as v2.9.4-1a2b3c4d5e6f stays. --since leaves out older rows, and those without a
+    time. -v prints a table with every column.
 
     \b
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
@@ -62,10 +64,12 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
         if not rows:
             print_line(f"{reference.repository} has nothing yet.")
         elif shown:
-            if (columns := width()) and not given.verbose:
-                print_text("\n".join(screen_lines(shown, columns)))
+            if given.verbose:
+                print_table(history_table(shown))
             else:
-                print_table(history_table(shown, every=given.verbose))
+                print_text("\n".join(screen_lines(shown, width())))
+            if len(shown) > 1:
+                print_line(_NUMBERS)
         elif ports.trusted is None:
             print_line(f"--since {since} leaves out all rows: without a verified record none has a time.")
         else:
@@ -83,8 +87,6 @@ def _remarks(found: History, reference: Reference, ports: Ports) -> Iterator[str
             f"Nothing was verified: {ports.why_nobody}. When, why, by whom and in which channel is in signed records: "
             "give --public-key, or an identity, to read them."
         )
-    if width() and len(found.entries) > 1:
-        yield f"{_NUMBER} is the number of an artifact: `diff ARTIFACT@2 ARTIFACT@1` compares two."
     if found.elsewhere:
         artifacts, verb = ("artifact", "has") if found.elsewhere == 1 else ("artifacts", "have")
         where = f"{found.elsewhere} more {artifacts} in {reference.repository}"
@@ -93,9 +95,10 @@ def _remarks(found: History, reference: Reference, ports: Ports) -> Iterator[str
 
 _UNKNOWN = "not known"
 _KEY = re.compile(r"sha256:[0-9a-f]{64}")
-_NUMBER, _DIGEST = "no.", 2  # the column of digests, which only -v shows where there is a tag
+_NUMBER, _WHEN = "@", "when (UTC)"
+_NUMBERS = "@1 has the highest version now: `diff ARTIFACT@2 ARTIFACT@1` compares two. Numbers move, tags stay."
 _WHOSE = ("version", "digest", "tag or digest", "signed")
-_HEAD = (_NUMBER, *_WHOSE, "when (UTC)", "what", "by", "approved", "run", "here now")
+_HEAD = (_NUMBER, *_WHOSE, _WHEN, "what", "by", "approved", "run", "here now")
 
 
 class HistoryRow(Struct, frozen=True):
@@ -147,35 +150,40 @@ def history_rows(
     return tuple(HistoryRow(parse_time(at) if at else None, cells) for at, _, cells in found)
 
 
-def history_table(rows: Sequence[HistoryRow], *, every: bool) -> Table:
+def history_table(rows: Sequence[HistoryRow]) -> Table:
     """Return the table of these rows, without columns that say nothing."""
-    told = [it for it in range(len(_HEAD)) if any(row.cells[it] for row in rows) and (every or it != _DIGEST)]
+    told = [it for it in range(len(_HEAD)) if any(row.cells[it] for row in rows)]
     return Table(tuple(_HEAD[it] for it in told), tuple(tuple(row.cells[it] for it in told) for row in rows))
 
 
-def screen_lines(rows: Sequence[HistoryRow], columns: int) -> Iterator[str]:
-    """Yield the rows for a terminal; who signed and approved is below a row if the one above does not say the same."""
+def screen_lines(rows: Sequence[HistoryRow], columns: int | None) -> Iterator[str]:
+    """Yield the rows, folded if `columns` says how wide a terminal is.
+
+    Who signed and approved is below a row if the one above does not say the same.
+    """
     cells = [dict(zip(_HEAD, row.cells, strict=True)) for row in rows]
-    wide = max([len("version"), *(len(cell["version"]) for cell in cells)])
-    yield f"{_NUMBER}   {'version'.ljust(wide)}  {'when (UTC)'.ljust(16)}  what"
+    names = [_name_of(cell) for cell in cells]
+    wide, many = max(map(len, ("artifact", *names))), max(map(len, (_NUMBER, *(cell[_NUMBER] for cell in cells))))
+    yield f"{_NUMBER.ljust(many)}  {'artifact'.ljust(wide)}  {_WHEN.ljust(16)}  what"
     above: dict[str, str] = {}
-    for cell in cells:
-        head = f"{cell[_NUMBER]:<4}  {cell['version'].ljust(wide)}  {cell['when (UTC)'].ljust(16)}  "
+    columns = columns or 1 << 30
+    for cell, name in zip(cells, names, strict=True):
+        head = f"{cell[_NUMBER].ljust(many)}  {name.ljust(wide)}  {cell[_WHEN].ljust(16)}  "
         now = f" (now: {cell['here now']})" if cell["here now"] else ""
-        what = f"{_short(cell['tag or digest'])}, {_UNKNOWN}" if cell["what"] == _UNKNOWN else cell["what"]
-        first, *rest = wrapped(what + now, columns - len(head))
+        first, *rest = wrapped(cell["what"] + now, columns - len(head))
         yield from (head + first, *(" " * len(head) + line for line in rest))
         said = {name: cell[name] for name in ("signed", "by", "approved")}
         said["by"] = "" if said["by"] == said["signed"] else said["by"]
         differ = ((name, text) for name, text in said.items() if text and text != above.get(name))
         if more := [text if text.startswith(name) else f"{name}: {text}" for name, text in differ]:
-            yield from (f"{' ' * 6}{line}" for line in wrapped("; ".join(more), columns - 6))
+            yield from (f"{' ' * (many + 2)}{line}" for line in wrapped("; ".join(more), columns - many - 2))
         above = said
 
 
-def _short(name: str) -> str:
-    """Return an immutable tag, which people copy, or the beginning of a digest that has none."""
-    return f"digest {Digest.parse(name).short}" if name.startswith("sha256:") else name
+def _name_of(cell: Mapping[str, str]) -> str:
+    """Return the immutable tag, which people copy, or the version and the beginning of a digest that has none."""
+    name = cell["tag or digest"]
+    return f"{cell['version']} {Digest.parse(name).short}" if name.startswith("sha256:") else name
 
 
 def table_rows(
@@ -191,8 +199,8 @@ def table_rows(
         what = [
             (
                 it.at,
-                str(entry.number),
-                _move(it, versions, repository, entry.origin) + (_content(it) if every else ""),
+                f"@{entry.number}",
+                _move(it, versions, repository, entry) + (_content(it) if every else ""),
                 _by(it),
                 _approval(it, every=every),
                 it.run or "",
@@ -201,30 +209,39 @@ def table_rows(
         ]
         held = [it for it in entry.holds if it.digest != it.refused.digest]  # of others the rollback's record tells
         moved = max((it[0] for it in what), default=None)
-        what += [(it.at, "", _hold(it, repository), _by(it), "", it.run or "") for it in held]
+        what += [(it.at, "", _hold(it, repository, entry), _by(it), "", it.run or "") for it in held]
         digest = str(entry.digest)
         tags = ", ".join((*entry.channels, *entry.version_tags))
         common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
         if not what:
-            yield "", -place, (str(entry.number), *common, "", _UNKNOWN, "", "", "", tags)
+            yield "", -place, (f"@{entry.number}", *common, "", _UNKNOWN, "", "", "", tags)
         for at, number, *said in what:
             here = tags if at == (moved or max(it[0] for it in what)) and (number or not moved) else ""
             yield format_time(at), -place, (number, *common, f"{at:%Y-%m-%d %H:%M}", *said, here)
 
 
 def _move(
-    record: Record, versions: Mapping[Digest, Version | None], repository: OciRepository | LayoutDirectory, origin: str
+    record: Record,
+    versions: Mapping[Digest, Version | None],
+    repository: OciRepository | LayoutDirectory,
+    entry: HistoryEntry,
 ) -> str:
     channel = _name(record.channel, repository)
     if record.rolled_back:
         left = versions.get(record.previous) if record.previous else None
-        return f"{channel} went back to this from {left or record.previous or 'what is not known'}"
+        from_ = _told(left, record.previous, entry) if left and record.previous else record.previous
+        return f"{channel} went back to this from {from_ or 'what is not known'}"
     if record.adopted:
         return f"adopted on {channel}"
-    made = f", {origin}" if origin else ""
+    made = f", {entry.origin}" if entry.origin else ""
     if record.promoted_from:
         return f"promoted to {channel} from {_name(record.promoted_from, repository)}{made}"
     return f"published to {channel}{made}"
+
+
+def _told(version: Version, digest: Digest, entry: HistoryEntry) -> str:
+    """Return what the channel left for this entry: its version, or its immutable tag if both have one version."""
+    return immutable_tag(version, digest) if version == entry.version else str(version)
 
 
 def _content(record: Record) -> str:
@@ -255,12 +272,13 @@ def _approval(record: Record, *, every: bool) -> str:
     return _UNKNOWN if record.recovered and record.proof is None else ""
 
 
-def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory) -> str:
+def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory, entry: HistoryEntry) -> str:
     because = f": {hold.reason}" if hold.reason else ""
+    what = _told(hold.refused.version, hold.refused.digest, entry)
     if hold.until and hold.until <= hold.at:
-        return f"the hold on {hold.refused.version} was lifted on {_name(hold.channel, repository)}{because}"
+        return f"the hold on {what} was lifted on {_name(hold.channel, repository)}{because}"
     until = f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "a newer release"
-    return f"{hold.refused.version} on hold until {until} on {_name(hold.channel, repository)}{because}"
+    return f"{what} on hold until {until} on {_name(hold.channel, repository)}{because}"
 
 
 def _to_json(entry: HistoryEntry) -> dict[str, Any]:

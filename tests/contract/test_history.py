@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -15,13 +16,16 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.cli.history import history_rows, screen_lines, table_rows
 from ci_automation.flows import history as flow
+from ci_automation.flows.apply import apply
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.update import update
+from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.attached import channel_name, known_as
 from ci_automation.registry import open_registry
-from tests.contract.planting import forget_records
+from tests.contract.planting import at, forget_records
 from tests.contract.publishing import publish_text
 from tests.contract.rolled_back import AUTO, Found, back, grown
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
@@ -74,21 +78,21 @@ def test_a_channel_of_several_has_its_own_moves_only(
 
     def told(channel: Reference, *arguments: str) -> list[str]:
         assert run(["history", str(channel), *arguments]) == 0
-        return capsys.readouterr().out.splitlines()[1:]
+        return [it for it in capsys.readouterr().out.splitlines()[1:] if it[0] != " " and "Numbers move" not in it]
 
     *rows, left = told(CHANNEL)
-    assert [line.split()[1] for line in rows] == [str(MINOR), str(PATCH), str(OLD)]
+    assert [line.split()[1].split("-")[0] for line in rows] == [str(MINOR), str(PATCH), str(OLD)]
     assert all("  published to production" in line for line in rows)
     assert left == f"2 more artifacts in {CHANNEL.repository} have no record and no tag of production (-v lists them)."
     row, left = told(staging)
-    assert row.split()[:2] == [rows[-1].split()[0], str(OLD)]
+    assert row.split()[:2] == rows[-1].split()[:2]
     assert "  published to staging" in row
     assert left.startswith("4 more artifacts")
     everything = told(staging, "-v")
     assert len(everything) == 6
     assert sum("  published to production" in line for line in everything) == 3
     assert len(history(staging, world.ports(None, None)).entries) == 5
-    assert run(["diff", f"{staging}@{row.split()[0]}", f"{staging}@{rows[0].split()[0]}"]) == 0  # of production alone
+    assert run(["diff", f"{staging}{row.split()[0]}", f"{staging}{rows[0].split()[0]}"]) == 0  # of production alone
     capsys.readouterr()
     assert run(["history", str(staging), "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -131,38 +135,42 @@ def test_the_table_shows_every_move_and_what_nobody_knows(
             copy(world.registry, CHANNEL, registry, layout.at_tag(tag), digest)
     key = tmp_path / "cosign.pub"
     key.write_bytes(signing_key().public.to_pem().encode())
-    assert run(["history", str(layout), "--public-key", str(key)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line[5:].split()[0] for line in lines[1:]] == ["v2.98.8", "v2.98.8", "v2.99.4", "v2.98.8", "v2.98.5"]
-    assert [line.split()[0] for line in lines] == ["no.", "2", "v2.98.8", "1", "2", "3"]
-    assert "when (UTC)" in lines[0]
-    assert not {"digest", "run", "approved"} & set(lines[0].replace("tag or digest", "").split())
+    told = ["history", str(layout), "--public-key", str(key)]
+    assert run([*told, "-v"]) == 0
+    lines = [it for it in capsys.readouterr().out.splitlines() if "Numbers move" not in it]
+    assert [line.split()[0] for line in lines] == ["@", "@2", "v2.98.8", "@1", "@2", "@3"]
+    assert {"when (UTC)", "digest", "here now"} <= set(re.split(r" {2,}", lines[0]))
+    assert not {"run", "approved"} & set(lines[0].split())
     assert f"{CHANNEL} went back to this from v2.99.4" in lines[1]
     assert lines[1].endswith("production")
     assert f"v2.99.4 on hold until a newer release on {CHANNEL}: webhooks time out" in lines[2]
     assert f"published to {CHANNEL}" in lines[3]
     assert all(f"  key {signing_key().public.fingerprint.short}  " in line for line in lines[1:])
+    assert sum(f"  {registry.resolve(layout)}  " in line for line in lines) == 3
+    assert run(told) == 0
+    piped = capsys.readouterr().out.splitlines()
     with monkeypatch.context() as terminal:
         terminal.setenv("COLUMNS", "100")
         terminal.setattr(sys.stdout, "isatty", lambda: True)
-        assert run(["history", str(layout), "--public-key", str(key)]) == 0
+        assert run(told) == 0
     narrow = capsys.readouterr().out.splitlines()
-    assert narrow[0].split() == ["no.", "version", "when", "(UTC)", "what"]
-    assert max(map(len, narrow)) <= 100
-    numbered = [[line.split()[:2] for line in some[1:] if line[:4].strip()] for some in (narrow, lines)]
-    assert numbered[0][:-1] == numbered[1]
-    assert "production)" not in next(line for line in narrow if "on hold until" in line)
-    assert "\n".join(narrow).count("signed: ") == 1
-    assert "no. is the number of an artifact: " in "\n".join(narrow)
+    assert (max(map(len, narrow)) <= 100, max(map(len, piped)) > 100) == (True, True)
+    assert " ".join(" ".join(narrow).split()) == " ".join(" ".join(piped).split())
+    assert piped[0].split() == ["@", "artifact", "when", "(UTC)", "what"]
+    assert not any(line.endswith(" ") for line in piped)
+    marked = [line.split()[0] for line in lines[1:]]
+    shown = [it.split()[0].split("-")[0] for it in piped[1:-1] if "signed: " not in it]
+    assert shown == marked
+    assert "production)" not in next(line for line in piped if "on hold until" in line)
+    assert "\n".join(piped).count("signed: ") == 1
+    assert piped[-1].startswith("@1 has the highest version now: `diff ARTIFACT@2 ARTIFACT@1` compares two.")
     assert run(["history", str(layout)]) == 0
-    head, *unknown, hint = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in unknown] == [["1", "v2.99.4"], ["2", "v2.98.8"], ["3", "v2.98.5"]]
-    assert head.split() == ["no.", "version", "tag", "or", "digest", "signed", "what", "here", "now"]
-    assert len(unknown) == 3
+    _, *unknown, _, hint = capsys.readouterr().out.splitlines()
+    assert unknown.pop(1) == "    signed, not verified"
+    assert [line.split()[0] for line in unknown] == ["@1", "@2", "@3"]
+    assert [line.split()[1].split("-")[0] for line in unknown] == ["v2.99.4", "v2.98.8", "v2.98.5"]
     assert all(line.count("not known") == 1 for line in unknown)
     assert "--public-key" in hint
-    assert run(["history", str(layout), "-v"]) == 0
-    assert sum(f"  {registry.resolve(layout)}  " in line for line in capsys.readouterr().out.splitlines()) == 1
 
 
 def test_people_know_a_channel_of_a_record_by_its_address_and_not_by_the_identity_of_a_layout(tmp_path: Path) -> None:
@@ -196,9 +204,10 @@ def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
 
     def told(*arguments: str) -> list[list[str]]:
         assert run(["history", str(CHANNEL), *arguments]) == 0
-        return [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]]
+        lines = capsys.readouterr().out.splitlines()[1:]
+        return [it.partition("-")[0].split() for it in lines if it.startswith("@") and "ARTIFACT" not in it]
 
-    rows = [["1", str(MINOR)], ["2", str(PATCH)], ["3", str(OLD)]]
+    rows = [["@1", str(MINOR)], ["@2", str(PATCH)], ["@3", str(OLD)]]
     assert told() == rows
     for moment, number in ((days[2], 1), (days[1], 2), (days[0], 3)):
         assert told("--since", f"{moment:%Y-%m-%d}") == rows[:number]
@@ -225,12 +234,27 @@ def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
     assert [found[side]["digest"] for side in ("from", "to")] == [digests[OLD], digests[MINOR]]
 
 
-def test_what_no_record_tells_has_the_name_to_copy_on_a_terminal() -> None:
+def test_each_row_begins_with_the_name_to_copy() -> None:
     (entry, *_) = history(CHANNEL, grown().ports(None, None)).entries
-    for tag, name in ((entry.tag, f"{entry.tag}"), (None, f"digest {entry.digest.short}")):
+    for tag, name in ((entry.tag, f"{entry.tag}"), (None, f"{entry.version} {entry.digest.short}")):
         lines = list(screen_lines(history_rows((replace(entry, tag=tag),), CHANNEL.repository), 120))
-        assert lines[1].endswith(f"  {name}, not known (now: production)")
+        assert lines[1].startswith(f"@1  {name}  ")
+        assert lines[1].endswith("  not known (now: production)")
         assert lines[2].strip() == "signed, not verified"
+
+
+def test_of_other_content_of_the_version_it_says_which_was_left_and_is_on_hold() -> None:
+    world = grown()
+    here = at(world)
+    debug = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(BUMPS, Action.NEVER)))
+    plan = make_plan(CHANNEL, world.ports(), debug).plan
+    apply(plan, {plan.steps[-1].target}, world.ports(), debug)
+    left = at(world)
+    back(world, str(here))
+    entries = history(CHANNEL, world.ports()).entries
+    said = [row[6] for _, _, row in table_rows(entries, CHANNEL.repository)]
+    assert f"production went back to this from {MINOR}-{left.short}" in said
+    assert f"{MINOR}-{left.short} on hold until a newer release on production" in said
 
 
 def test_of_an_identity_the_table_has_the_subject() -> None:

@@ -97,15 +97,15 @@ def test_the_whole_story(desk: Desk) -> None:
     assert pulled == {file.path: file.content for file in OVERLAY.files}
     assert (desk.folder / "out" / "hooks" / "after.sh").stat().st_mode & 0o777 == 0o755
 
-    ran = desk.ok("history", CHANNEL, *TRUSTED)
-    rows = [re.split(r"  +", line) for line in ran.out.splitlines()]
-    assert [row[:2] for row in rows] == [["no.", "version"], ["1", "v2.99.4"], ["2", "v2.98.8"], ["3", "v2.98.5"]]
-    assert all(row[3] == f"key {signing_key().public.fingerprint.short}" for row in rows[1:])
-    assert all(all(WHEN.fullmatch(part) for part in row[4].split()) for row in rows[1:])
+    ran = desk.ok("history", CHANNEL, *TRUSTED, "-v")
+    *rows, _ = [re.split(r"  +", line) for line in ran.out.splitlines()]
+    assert [row[:2] for row in rows] == [["@", "version"], ["@1", "v2.99.4"], ["@2", "v2.98.8"], ["@3", "v2.98.5"]]
+    assert all(row[4] == f"key {signing_key().public.fingerprint.short}" for row in rows[1:])
+    assert all(all(WHEN.fullmatch(part) for part in row[5].split()) for row in rows[1:])
     said = "published to production"
     by = f"key {signing_key().public.fingerprint.short}"
     wanted = [[said, by, "the signer, at a command line (--approve)", "production"], [said, by], [said, by]]
-    assert [row[5:] for row in rows[1:]] == wanted
+    assert [row[6:] for row in rows[1:]] == wanted
 
     before = desk.state()
     ran = desk.ok(*UPDATE, "--exit-code")

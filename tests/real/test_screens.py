@@ -84,8 +84,8 @@ def test_no_line_is_wider_than_the_terminal_and_no_digest_or_command_is_broken(t
         for digest in re.findall(r"sha256:([0-9a-f]*)", "\n".join(lines)):
             assert len(digest) == 64
     assert shown["check", "production"][0] == "layout:registry:production: v2.99.4 is waiting"
-    assert shown["history", "production"][0].split() == ["no.", "version", "when", "(UTC)", "what"]
-    assert len(shown["history", "production"]) <= 11  # the last one says what the numbers are
+    assert shown["history", "production"][0].split() == ["@", "artifact", "when", "(UTC)", "what"]
+    assert len(shown["history", "production"]) <= 16  # the last ones say what the numbers are
     promoted = " ".join(line.strip() for line in shown["promote", "--config", "promoted.yaml"])
     assert promoted.startswith("edge (layout:edge:stable): v2.98.8 from layout:registry:production needs approval: ")
     back = " ".join(shown["rollback", "production", "--to", "v2.98.5", "--yes"])
