@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_MANIFEST_BYTES = 4 << 20  # what the distribution spec asks registries to take
 MAX_BLOB_BYTES = 100 << 20
-_NEW = "`init` makes a new channel"
+_NEW = "`init` or `promote` makes a new channel"
 _NAMED = 9  # channels in a hint
 
 

@@ -467,11 +467,13 @@ def test_a_mistyped_channel_of_a_directory_is_told_with_those_that_are_there(tmp
     registry = open_registry(mistyped)
     with pytest.raises(NotFound) as raised:
         registry.manifest(mistyped)
-    assert raised.value.hint == ("The directory has no channel. Check the spelling; `init` makes a new channel.")
+    assert raised.value.hint == (
+        "The directory has no channel. Check the spelling; `init` or `promote` makes a new channel."
+    )
     for tag in ("stable", "production", "v2.9.4-0123456789ab", "sha256-0123"):
         publish(registry, mistyped.at_tag(tag), b"{}")
     with pytest.raises(NotFound) as raised:
         registry.manifest(mistyped)
     assert raised.value.hint == (
-        "The directory has production, stable. Check the spelling; `init` makes a new channel."
+        "The directory has production, stable. Check the spelling; `init` or `promote` makes a new channel."
     )
