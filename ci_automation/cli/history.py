@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,11 +20,12 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.history import history
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import InvalidDuration, duration
+from ci_automation.records.attached import known_as
 from ci_automation.records.notes import format_time, parse_time
 from ci_automation.report.blocks import HINT, Table, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import LayoutDirectory, Reference
     from ci_automation.cli.arguments import Arguments
@@ -56,7 +58,8 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
     rows = history_rows(found.entries, reference.repository, every=given.verbose)
     shown = tuple(row for row in rows if after is None or (row.at is not None and row.at >= after))
     if given.output == "json":
-        print_json({"entries": [_to_json(entry) for entry in _newer(found.entries, after)]}, "history")
+        known = partial(known_as, ports.registry, reference)
+        print_json({"entries": [_to_json(entry, known) for entry in _newer(found.entries, after)]}, "history")
     else:
         tags = {tag for it in found.entries for tag in (it.tag, *it.channels, *it.version_tags)}
         if rows and reference.tag and reference.tag not in tags:
@@ -281,7 +284,14 @@ def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory, entr
     return f"{what} on hold until {until} on {_name(hold.channel, repository)}{because}"
 
 
-def _to_json(entry: HistoryEntry) -> dict[str, Any]:
+def _to_json(entry: HistoryEntry, known: Callable[[str], str]) -> dict[str, Any]:
+    """Return an entry as the JSON output has it, with channels as they are `known` to the user."""
+    notes: dict[str, list[dict[str, Any]]] = {"records": [], "holds": []}
+    for kind, of in (("records", entry.records), ("holds", entry.holds)):
+        for note in of:
+            named = note.to_json()
+            names = {key: known(named[key]) for key in ("channel", "promotedFrom") if named.get(key)}
+            notes[kind].append(named | names)
     return {
         "rows": [entry.number],
         "version": str(entry.version or "unknown"),
@@ -291,6 +301,5 @@ def _to_json(entry: HistoryEntry) -> dict[str, Any]:
         "origin": entry.origin,
         "channels": list(entry.channels),
         "versionTags": list(entry.version_tags),
-        "records": [record.to_json() for record in entry.records],
-        "holds": [hold.to_json() for hold in entry.holds],
+        **notes,
     }

@@ -494,9 +494,8 @@ class TestJson:
             }
         ]
         assert set(record) == RECORD_KEYS
-        identity = (desk.folder / "registry/flux-manifests.id").read_text().strip()
         said = {
-            "channel": f"layout:{identity}:production",
+            "channel": CHANNEL,
             "previous": None,
             "version": "v2.98.5",
             "tag": f"v2.98.5-{short}",
