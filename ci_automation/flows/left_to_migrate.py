@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ci_automation.flows.cluster_folders import ANY
-from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC
+from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_of_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,6 +28,8 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
             f"run renders. Edits of it by hand would be lost: `{command} | diff - {source.path}/{COMPONENTS}` prints "
             "them. Keep them as patches."
         )
+        if stray := [f"{answers.overlay}/{place}" for place in patches_of_sync(source.overlay)]:
+            yield f"Take the patches at {_all(stray)} out of {answers.overlay}: they are for the objects in {SYNC}."
     if older := [f"{it.path} ({it.version})" for it in migration.every if it.version < newest]:
         yield (
             f"Update {_all(older)} to {newest} in Git, as until now. While Git and the artifact both apply Flux, each "
@@ -58,10 +60,11 @@ def left_for_clusters(answers: Answers, migration: Migration) -> Iterator[str]:
         f"{chosen} Before that, {before} has to print false there. After it, wait: `{home} wait "
         "ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m`."
     )
+    kept = f", and your patches of the objects in {SYNC}" if any(patches_of_sync(it.overlay) for it in every) else ""
     yield (
         f"Soon after that, take Flux out of Git for this cluster: of {_all(it.path for it in every)} delete all files "
-        f"but {SYNC} and kustomization.yaml, and leave only `resources: [{SYNC}]` in the latter, with your patches of "
-        f"the objects in {SYNC}. From then on, do not run `flux bootstrap` for this cluster."
+        f"but {SYNC} and kustomization.yaml, and leave only `resources: [{SYNC}]` in the latter{kept}. "
+        "From then on, do not run `flux bootstrap` for this cluster."
     )
     yield (
         f"When a cluster has applied that commit, which {' or '.join(f'`{look}`' for look in looks)} names, set "

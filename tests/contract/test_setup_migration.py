@@ -145,6 +145,19 @@ def test_the_overlay_is_what_git_applies_but_for_the_sync_objects(clone: Path) -
     assert applied["spec"]["path"] == "./"
 
 
+def test_patches_of_the_sync_objects_stay_with_them(clone: Path, left: Callable[..., list[str]]) -> None:
+    folder = bootstrap(clone, "clusters/staging/flux-system")
+    words = "patches of the objects in gotk-sync.yaml"
+    assert not any(words in it or "Take the patches" in it for it in left(*THREE))
+    shutil.rmtree(clone / "clusters/flux-system")
+    own = OWN["kustomization.yaml"] + "- {patch: '[]', target: {kind: Kustomization, name: flux-system}}\n"
+    (folder / "kustomization.yaml").write_text(own)
+    listed = left(*THREE)
+    assert line(listed, "Take the patches at clusters/flux-system/kustomization.yaml:8 out of clusters/flux-system:")
+    assert (clone / "clusters/flux-system/kustomization.yaml").read_text().splitlines()[7].startswith("- {patch: '[]'")
+    assert line(listed, f"leave only `resources: [gotk-sync.yaml]` in the latter, and your {words}.")
+
+
 @pytest.mark.parametrize(
     ("options", "flags"),
     [

@@ -34,6 +34,7 @@ _LISTED = re.compile(r"""^[ ]*-[ ]+["']?(?:\./)?gotk-sync\.yaml["']?[ ]*(?:#.*)?
 _OF_GIT = "kustomize.toolkit.fluxcd.io/"
 _ENCRYPTED = "ENC[AES256_GCM"
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_SYNC_KINDS = frozenset({"GitRepository", "Kustomization"})
 _DATA = ("/data", "/stringData")
 _GENERATORS, _PATCHES = ("configMapGenerator", "secretGenerator"), ("patches", "patchesJson6902")
 _PATCHING, _MERGING = ("PatchTransformer", "PatchJson6902Transformer"), "PatchStrategicMergeTransformer"
@@ -103,6 +104,34 @@ def covering(tree: Tree, folder: str | None) -> tuple[AppliedPath, ...]:
             name, namespace = text(named.get("name")), text(named.get("namespace"))
             found.append(AppliedPath(name, namespace, path, spec.get("prune") is not False))
     return tuple(found)
+
+
+def patches_of_sync(tree: Tree) -> tuple[str, ...]:
+    """Return the places of patches of objects such as gotk-sync.yaml has: where it is left out, they match nothing.
+
+    Raises:
+        UnfitBootstrap: the kustomization, or a patch, cannot be read.
+    """
+    found = _kustomization(path, tree[path]) if (path := kustomization_file(tree, ".")) else None
+    listed = [
+        (key, number, entry)
+        for key in (*_PATCHES, "patchesStrategicMerge")
+        for number, entry in enumerate(listed_at(found.value, key) if found else [])
+    ]
+    return tuple(
+        str(found.place(key, number))
+        for key, number, entry in listed
+        if found and not _SYNC_KINDS.isdisjoint(_patched_kinds(entry, tree))
+    )
+
+
+def _patched_kinds(entry: object, tree: Tree) -> Iterator[str]:
+    """Yield the kinds that an entry of a kustomization's patches names: of its target, or in the patch itself."""
+    fields = mapping(entry)
+    yield text(mapping(fields.get("target")).get("kind"))
+    path = joined(".", text(fields.get("path") or entry))
+    written = tree[path] if path in tree.by_path else text(fields.get("patch", entry)).encode()
+    yield from (text(it.get("kind")) for it in _listable("", written))
 
 
 def outside(tree: Tree) -> tuple[str, ...]:

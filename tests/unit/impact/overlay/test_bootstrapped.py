@@ -11,6 +11,7 @@ from ci_automation.impact.overlay.bootstrapped import (
     covering,
     lists_components,
     outside,
+    patches_of_sync,
     plain_secrets,
     without_sync,
 )
@@ -75,6 +76,28 @@ class TestSync:
 )
 def test_components_are_listed_where_flux_bootstrap_lists_them(kustomization: str | None, expected: bool) -> None:
     assert lists_components(folder(kustomization)) is expected
+
+
+@pytest.mark.parametrize(
+    ("patches", "lines"),
+    [
+        ("patches:\n- {target: {kind: Kustomization, name: flux-system}, patch: '[]'}\n", [4]),
+        ("patches:\n- {target: {kind: Deployment}, patch: '[]'}\n- {path: ours.yaml}\n- {path: ./of/git.yaml}\n", [6]),
+        ("patches:\n- patch: '{kind: GitRepository}'\n- patch: '['\n- x\n", [4]),
+        ("patchesStrategicMerge:\n- ours.yaml\n- of/git.yaml\n", [5]),
+        ("patchesStrategicMerge:\n- '{kind: GitRepository}'\n", [4]),
+        ("patchesJson6902:\n- {target: {kind: GitRepository}, path: absent.yaml}\n", [4]),
+        ("", []),
+    ],
+)
+def test_patches_of_the_sync_objects_are_told_by_their_places(patches: str, lines: list[int]) -> None:
+    files = {"ours_DOT_yaml": "kind: Deployment\n", "of__git_DOT_yaml": "kind: GitRepository\n"}
+    found = patches_of_sync(folder(f"# ours\nresources: [gotk-components.yaml]\n{patches}", **files))
+    assert found == tuple(f"kustomization.yaml:{line}" for line in lines)
+
+
+def test_no_kustomization_patches_nothing() -> None:
+    assert patches_of_sync(folder(None)) == ()
 
 
 class TestCovering:
