@@ -9,6 +9,7 @@ import pytest
 
 from ci_automation.cli import run
 from ci_automation.signing.trust import Identity
+from tests.contract.scene import APPROVE, CHANNEL, CHECK, LOCK
 from tests.fakes.forge import LOST, RESET, Fault, Forge, times
 from tests.fakes.runner import Runner
 from tests.fakes.samples import write_old_samples
@@ -21,30 +22,10 @@ if TYPE_CHECKING:
     from tests.fakes.forge.repository import Repository
     from tests.fakes.sigstore import LocalSigstore
 
-CHANNEL = "layout:registry:production"
 EDGE = "layout:registry:edge"
 GROUP = {"key": "cosign.key", "releases": "releases"}
 OWN = {"artifact": CHANNEL, "key": "cosign.key", "releases": "releases"}
-LOCK = ".github/flux-manifests.lock.yaml"
 ALL = {"contents": "write", "pull_requests": "write", "issues": "write", "actions": "write"}
-APPROVE = b"""\
-name: Approve
-run-name: "Approve ${{ inputs.artifact }} ${{ inputs.version }} (${{ inputs.key }})"
-on:
-  workflow_dispatch:
-    inputs:
-      artifact: {required: true}
-      version: {required: true}
-      base: {required: true}
-      target: {required: true}
-      key: {default: ""}
-jobs:
-  gate:
-    environment: flux-manifests
-    runs-on: ubuntu-latest
-    steps: [{run: "true"}]
-"""
-CHECK = b"on:\n  schedule: [{cron: '17 * * * *'}]\n  workflow_dispatch:\njobs: {}\n"
 
 
 @pytest.fixture(scope="module")

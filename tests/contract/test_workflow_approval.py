@@ -26,6 +26,7 @@ from ci_automation.errors import ReleaseSourceError
 from ci_automation.github.repository import Repository
 from ci_automation.github.runs import Runs
 from tests.contract.approval_doubles import CHANNEL, NOW, client, die_everywhere, question
+from tests.contract.scene import APPROVE
 from tests.fakes.forge.faults import LOST, nth
 from tests.fakes.forge.forge import Forge
 
@@ -36,23 +37,6 @@ if TYPE_CHECKING:
     from tests.fakes.forge.state import Run
 
 FLEET = "acme/fleet"
-APPROVE = b"""
-name: Approve
-run-name: "Approve ${{ inputs.artifact }} ${{ inputs.version }} (${{ inputs.key }})"
-on:
-  workflow_dispatch:
-    inputs:
-      artifact: {required: true}
-      version: {required: true}
-      base: {required: true}
-      target: {required: true}
-      key: {default: ""}
-jobs:
-  approve:
-    runs-on: ubuntu-latest
-    environment: flux-manifests
-    steps: [{run: "true"}]
-"""
 PATH = ".github/workflows/approve.yaml"
 SETTINGS = ApprovalConfig()
 PERMISSIONS = {"actions": "write", "contents": "read"}
