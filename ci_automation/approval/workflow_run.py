@@ -47,11 +47,6 @@ class UnprotectedEnvironment(ReleaseSourceError):
         self.hint = how_to_protect(name)
 
 
-def run_title(request: ApprovalRequest) -> str:
-    """Return the title of the run that asks for `request`, as the `run-name` of approve.yaml makes it."""
-    return f"Approve {request.artifact} {request.version} ({request.key})"
-
-
 class AskingRuns(Struct, frozen=True):
     """Runs of an artifact in relation to one request: the one that asks for it, those to cancel, those that ended."""
 

@@ -19,7 +19,7 @@ from ci_automation.approval.port import (
     NotCounted,
     Question,
 )
-from ci_automation.approval.workflow_run import UnprotectedEnvironment, WorkflowApprovals, run_title
+from ci_automation.approval.workflow_run import UnprotectedEnvironment, WorkflowApprovals
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.errors import ReleaseSourceError
@@ -109,7 +109,7 @@ class TestAsking:
         (run,) = scene.fleet.runs
         request = request_of(question())
         assert (run.status, run.title, run.event, run.branch) == (
-            "waiting", run_title(request), "workflow_dispatch", "main",
+            "waiting", f"Approve {CHANNEL} v2.9.4 ({request.key})", "workflow_dispatch", "main",
         )  # fmt: skip
         assert run.inputs == request.texts
         assert asked.state is AskedState.OPENED
@@ -244,7 +244,8 @@ class TestAsking:
 
 class TestTitlesOfOthers:
     def test_a_title_that_a_branch_makes_up_keeps_nobody_from_asking(self, scene: Scene) -> None:
-        title = run_title(request_of(question())).encode()
+        request = request_of(question())
+        title = f"Approve {request.artifact} {request.version} ({request.key})".encode()
         scene.fleet.push(
             "evil",
             {

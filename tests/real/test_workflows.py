@@ -16,7 +16,6 @@ import yaml
 from ci_automation.action.workflow_commands import OUTPUTS
 from ci_automation.approval.dispatch import EventType
 from ci_automation.approval.port import ApprovalRequest
-from ci_automation.approval.workflow_run import run_title
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.options import ACTION_NAMES, INPUTS, OPERATION_NAMES
@@ -417,7 +416,7 @@ class TestWhatTheyGiveToTheAction:
         given, approve = request.texts, workflow(ROOT / path)
         assert set(triggers(approve)["workflow_dispatch"]["inputs"]) == set(given)
         title = re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: given[match[1]], approve["run-name"])
-        assert title == run_title(request)
+        assert title == f"Approve {request.artifact} {request.version} ({request.key})"
 
     def test_the_environment_that_waits_is_the_one_that_is_judged(self) -> None:
         wanted = ApprovalConfig()
