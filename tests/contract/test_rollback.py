@@ -1014,6 +1014,24 @@ class TestCrashes:
         with pytest.raises(ChannelMovedBack, match="rolled back"):
             scheduled(world)
 
+    def test_what_one_that_never_moved_left_lets_an_attacker_go_nowhere_after_another(self, world: World) -> None:
+        go_back = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        patch = go_back.shown.target
+
+        def before(asked: Asked) -> None:
+            if asked == Asked("put_manifest", str(CHANNEL)):
+                raise Killed
+
+        world.registry.before = before
+        with pytest.raises(Killed):
+            roll_back(go_back, world.ports(), intent())
+        world.registry.before = lambda _: None
+        assert (version_of(world), held(world, patch)) == (MINOR, [MINOR])
+        back(world, str(OLD))
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(patch)))
+        with pytest.raises(ChannelMovedBack, match="moved on"):
+            scheduled(world)
+
 
 @made_once
 def rebuilt(*, api: bool) -> World:
