@@ -27,6 +27,7 @@ from ci_automation.flows.promote import (
     RecordNotBelieved,
     promote,
 )
+from ci_automation.flows.publication.copy import TooLargeToCopy
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
@@ -246,6 +247,15 @@ class TestTheWay:
         assert {theirs, own} <= listed
         at_source = {each.digest for each in road.here.referrers(STAGING, wanted)}
         assert {theirs} <= at_source <= listed  # the records of the source too
+
+    def test_a_referrer_without_end_keeps_the_target_where_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        road = settled(ELSEWHERE)
+        before, wanted = channel(road, ELSEWHERE), channel(road, STAGING)
+        attach(road.here, STAGING, wanted, bytes(3 << 20))
+        monkeypatch.setattr("ci_automation.flows.publication.copy._MAX_BYTES", 2 << 20)
+        with pytest.raises(TooLargeToCopy, match="parts of 3 MiB together; a run copies at most 2 MiB"):
+            road.promote()
+        assert channel(road, ELSEWHERE) == before
 
     def test_signatures_of_both_sides_are_there_afterwards(self, road: Road) -> None:
         wanted = channel(road, STAGING)

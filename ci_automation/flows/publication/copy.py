@@ -29,6 +29,7 @@ _MAX_REFERRERS = 64
 _BESIDE = ("sig", "att", "sbom")  # what cosign's tags end with (`pkg/oci/remote/remote.go`)
 _ATTEMPTS = 3
 _AT_ONCE = 4  # blobs
+_MAX_BYTES = 256 << 20  # of the parts of one manifest, but for images: each part has 100 MiB at most
 _SMALL = 1 << 20  # bytes, which fit into memory
 _MAX_IMAGES, _DEPTH = 64, 2  # manifests of an image, indexes among them, which may list others
 _MAX_IMAGE_BYTES = 8 << 30
@@ -44,6 +45,16 @@ class TooManyReferrers(RegistryError):
 
     def __init__(self, reference: Reference, number: int) -> None:
         super().__init__(f"{number} manifests refer to {reference}; a run copies at most {_MAX_REFERRERS}")
+
+
+class TooLargeToCopy(RegistryError):
+    """What is attached to an artifact is larger than an artifact can be."""
+
+    hint = "An attacker may be filling the registry. Delete what does not belong there, or copy the artifact by hand."
+
+    def __init__(self, reference: Reference, size: int) -> None:
+        limit = f"a run copies at most {_MAX_BYTES >> 20} MiB"
+        super().__init__(f"{reference} has parts of {size >> 20} MiB together; {limit}")
 
 
 class ImageTooLarge(RegistryError):
@@ -80,7 +91,13 @@ class _Copy(Struct, frozen=True):
         return isinstance(here, OciRepository) and isinstance(there, OciRepository) and here.host == there.host
 
     def blobs(self, manifest: Manifest) -> None:
-        """Have the blobs of a manifest of the source in the target's repository."""
+        """Have the blobs of a manifest of the source in the target's repository.
+
+        Raises:
+            TooLargeToCopy: they are larger than any publication's.
+        """
+        if (size := sum(each.size for each in manifest.parts)) > _MAX_BYTES:
+            raise TooLargeToCopy(self.taken.at_digest(manifest.digest), size)
         for descriptor in {each.digest: each for each in (*manifest.layers, manifest.config)}.values():
             if not (self.mounts and self.target.mount_blob(self.put, descriptor, self.taken)):
                 self.target.put_blob(self.put, self.source.blob(self.taken, descriptor))
