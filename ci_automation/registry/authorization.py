@@ -219,7 +219,7 @@ class Authorization:
         if answer.status in _REFUSED:
             complaint = answer.complaint()
             wish = f"to {key.actions.replace(',', ' and ')} {key.repository}"
-            raise AccessDenied(f"{self._registry.host} gives no token {wish}: {complaint}", complaint)
+            raise AccessDenied(f"{self._registry.host} gives no token {wish}: {complaint}")
         match parsed_json(answer.body) if answer.status == HTTPStatus.OK else None:
             case {"token": str(token), **rest} | {"access_token": str(token), **rest} if _TOKEN.fullmatch(token):
                 self._keep_secret(token)

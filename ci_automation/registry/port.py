@@ -29,7 +29,6 @@ class NotFound(RegistryError):
 
     def __init__(self, what: str, complaint: Complaint | None = None, beside: Collection[str] | None = None) -> None:
         super().__init__(f"{what} was not found" + (f" ({complaint})" if complaint else ""))
-        self.complaint = complaint
         if beside is not None:  # the tags of a directory, which asks for no credentials
             named = [it for it in beside if it[:2].strip("v0123456789") and not it.startswith("sha256-")]
             there = f"has {', '.join(named[:_NAMED])}{' and more' if len(named) > _NAMED else ''}"
@@ -40,10 +39,6 @@ class AccessDenied(RegistryError):
     """A registry refused the credentials, or their absence."""
 
     hint = "Log in with `docker login`, or give --registry-config. To push, the credentials need the right to write."
-
-    def __init__(self, message: str, complaint: Complaint | None = None) -> None:
-        super().__init__(message)
-        self.complaint = complaint
 
 
 class UnknownTokenHost(AccessDenied):
@@ -65,18 +60,12 @@ class Unreachable(RegistryError):
 
     def __init__(self, host: str, reason: str) -> None:
         super().__init__(f"{host} could not be reached: {reason}")
-        self.host = host
-        self.reason = reason
 
 
 class UnexpectedAnswer(RegistryError):
     """A registry gave an answer that is not in the distribution spec."""
 
     hint = "Check that the address is a registry. If it is, see its log, and run again."
-
-    def __init__(self, message: str, complaint: Complaint | None = None) -> None:
-        super().__init__(message)
-        self.complaint = complaint
 
 
 class AnswerTooLong(UnexpectedAnswer):
@@ -133,7 +122,6 @@ class DeletionRefused(RegistryError):
 
     def __init__(self, reference: Reference, complaint: Complaint) -> None:
         super().__init__(f"{reference} cannot be deleted: {complaint}")
-        self.complaint = complaint
 
 
 class OtherRegistry(RegistryError):

@@ -150,8 +150,8 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
         wish = f"{'to write to' if scope.push else 'to read'} {scope.repository}"
         own = Origin.of(answer.url) == self.origin
         if answer.status == _UNAUTHORIZED and own and self._authorization.is_anonymous:
-            return AccessDenied(f"{answer.host} wants credentials {wish}, but there are none: {complaint}", complaint)
-        return AccessDenied(f"{answer.host} refuses {wish}: {complaint}", complaint)
+            return AccessDenied(f"{answer.host} wants credentials {wish}, but there are none: {complaint}")
+        return AccessDenied(f"{answer.host} refuses {wish}: {complaint}")
 
 
 def _patient(answer: Answer, request: Request, deadline: Deadline) -> Answer:
@@ -159,7 +159,7 @@ def _patient(answer: Answer, request: Request, deadline: Deadline) -> Answer:
     if answer.status not in _TRANSIENT:
         return answer
     complaint = answer.complaint()
-    error = UnexpectedAnswer(f"{answer.host} answered {request.method} {request.path} with {complaint}", complaint)
+    error = UnexpectedAnswer(f"{answer.host} answered {request.method} {request.path} with {complaint}")
     raise Again(error, retry_after(answer, deadline.clock))
 
 
@@ -289,4 +289,4 @@ def check_stored(answer: Answer, what: str, digest: Digest) -> None:
 
 def unexpected(answer: Answer, what: str) -> UnexpectedAnswer:
     """Return the error for an answer that is not in the distribution spec."""
-    return UnexpectedAnswer(f"{what}: {answer.host} answered {answer.described()}", answer.complaint())
+    return UnexpectedAnswer(f"{what}: {answer.host} answered {answer.described()}")

@@ -281,10 +281,8 @@ class TestNonsense:
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, ask: Asking, status: int, time: Time
     ) -> None:
         server.answer = in_turn(Reply.json({"errors": [{"code": "ODD", "message": "a\nb\x1b[31m"}]}, status))
-        with pytest.raises(UnexpectedAnswer, match=str(status)) as caught:
+        with pytest.raises(UnexpectedAnswer, match=rf"\b{status}\b") as caught:
             ask(registry, at)
-        assert caught.value.complaint is not None
-        assert caught.value.complaint.status == status
         assert str(caught.value).isprintable()
         assert len(server.asked) == len(set(server.asked))  # for the referrers' tag 400 is an answer, and it is read
         assert time.slept == []

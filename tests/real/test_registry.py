@@ -222,8 +222,7 @@ class TestRights:
         with pytest.raises(AccessDenied, match="write to acme/flux") as caught:
             publish(registry, at)
         assert guarded.host in str(caught.value)
-        assert caught.value.complaint is not None
-        assert (caught.value.complaint.status, caught.value.complaint.code) == (401, "UNAUTHORIZED")
+        assert "401 UNAUTHORIZED" in str(caught.value)
         assert not any(request.method == "PUT" for request in guarded.requests)
 
     @pytest.mark.parametrize(
