@@ -20,7 +20,7 @@ from ci_automation.action.logins import logins
 from ci_automation.approval.content import AwaitedMerge
 from ci_automation.artifact.git import attribute_files, concealed
 from ci_automation.artifact.tree import Tree, TreeFile
-from ci_automation.cli.wiring import readers_targets
+from ci_automation.cli.wiring import all_targets
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import DirectorySourceConfig
 from ci_automation.config.preview import not_previewed, preview_config
@@ -221,8 +221,8 @@ def _reviews(
     pair: _Pair, merges: Mapping[str, Callable[[Sequence[OverlayFolder | None]], AwaitedMerge]], run: ActionRun
 ) -> Iterator[ArtifactReview]:
     """Yield what becomes of each artifact that is rendered; `merges` has what a merge would mean for it."""
-    now = {it.name: it for it in readers_targets(pair.before, pair.given)}
-    for then in readers_targets(pair.after, pair.given):
+    now = {it.name: it for it in all_targets(pair.before, pair.given, signs=False)}
+    for then in all_targets(pair.after, pair.given, signs=False):
         one, other = now[then.name].configured, then.configured
         assert one is not None  # noqa: S101  # for the type checker: both are of a configuration
         assert other is not None  # noqa: S101  # same

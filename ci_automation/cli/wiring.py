@@ -78,19 +78,14 @@ def targets(artifact: str | None, given: Arguments, *, signs: bool = True) -> tu
     elif (config := _begun(given, signs=signs)) is None:
         raise NothingNamed
     else:
-        found = _all_of(config, given, signs=signs)
+        found = all_targets(config, given, signs=signs)
     failed = [each.prepared for each in found if isinstance(each.prepared, Error)]
     if len(failed) == len(found) and len({str(error) for error in failed}) == 1:
         raise failed[0]
     return found
 
 
-def readers_targets(config: Config, given: Arguments) -> tuple[Target, ...]:
-    """Return all artifacts of a configuration that was read elsewhere, for a run that does not sign."""
-    return _all_of(config, given, signs=False)
-
-
-def _all_of(config: Config, given: Arguments, *, signs: bool) -> tuple[Target, ...]:
+def all_targets(config: Config, given: Arguments, *, signs: bool) -> tuple[Target, ...]:
     """Return all artifacts of a configuration, with one source: no release is fetched, or proven, for each of them."""
     releases, proof = release_source(given, config), cache(partial(upstream, given, config))
     every = (_target(each, config, given, signs=signs) for each in config.artifacts)
@@ -104,14 +99,13 @@ def _configured(artifact: str, config: Config | None) -> ArtifactConfig | None:
         UnknownArtifact: the configuration has none of that name.
         InvalidReference: it is no address, and there is no configuration.
     """
-    is_address = artifact.startswith(("oci://", "layout:"))
     if config is None and not {":", "/"} & set(artifact):
         reason = f"it does not begin with oci:// or layout:, and no {DEFAULT_PATH} is here that has names of artifacts"
         raise InvalidReference(artifact, reason)
     try:
         return config.find(artifact) if config else None
     except UnknownArtifact:
-        if is_address:
+        if artifact.startswith(("oci://", "layout:")):
             return None
         raise
 
@@ -138,9 +132,8 @@ def reading(artifact: str, given: Arguments) -> tuple[Reference, Ports]:
     config = configuration(given)
     named = _configured(artifact, config)
     reference = named.channel if named else Reference.parse(artifact)
-    return reference, _ports(
-        reference, named or _same_repository(reference, config, given), config, given, partial(_reads, as_job=False)
-    )
+    configured = named or _same_repository(reference, config, given)
+    return reference, _ports(reference, configured, config, given, partial(_reads, as_job=False))
 
 
 def _same_repository(reference: Reference, config: Config | None, given: Arguments) -> ArtifactConfig | None:
