@@ -221,6 +221,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     signed, before = _last_signed(observed, ports)
     stated = ((name, observed.manifest.annotations.get(f"org.opencontainers.image.{name}")) for name in _STATED)
     overlay, known = tree.without(path).by_path, {name: file for name, file in before.by_path.items() if name != path}
+    now, had = overlay.get, known.get
     tags = (
         VersionTags(observed.channel, recovered.version, ports).astray(observed.digest) if intent.version_tags else ()
     )
@@ -234,8 +235,8 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         components=path,
         difference=difference(upstream.encode(), tree[path]),
         overlay=tuple(
-            _adopted(overlay.get(name), known.get(name), compared=signed is not None)
-            for name in sorted(overlay.keys() | known.keys())
+            AdoptedFile(name, len(it.content), Digest.of(it.content), _change(now(name), had(name)) if signed else "")
+            for name, it in sorted({**known, **overlay}.items())
         ),
         compared_with=signed.digest if signed else None,
         compared_options=_options(signed, before, path) if signed else (),
@@ -274,14 +275,9 @@ def _options(signed: Manifest, tree: Tree, path: str) -> tuple[str, ...]:
     return with_stated_flags(recover(tree[path].decode(errors="replace")).options, signed).to_arguments()
 
 
-def _adopted(now: TreeFile | None, before: TreeFile | None, *, compared: bool) -> AdoptedFile:
-    """Return what is to be said of one file; one of the two is there."""
-    file = now or before
-    assert file is not None  # noqa: S101  # for the type checker
-    change = ""
-    if compared:
-        change = "gone" if now is None else "new" if before is None else "same" if now == before else "changed"
-    return AdoptedFile(file.path, len(file.content), Digest.of(file.content), change)
+def _change(now: TreeFile | None, before: TreeFile | None) -> str:
+    """Return what became of a file, which is there now or was before."""
+    return "gone" if now is None else "new" if before is None else "same" if now == before else "changed"
 
 
 def _last_signed(observed: Observed, ports: Ports) -> tuple[Manifest | None, Tree]:
