@@ -162,7 +162,7 @@ class PromotionResult(Struct, frozen=True):
         if signs_elsewhere(goal, given):
             print_line(f"To {what}, start flux.yaml in GitHub Actions: promote, {goal.name}.")
         else:
-            print_text(f"To {what}:\n  {shlex.join(promoting(goal, given, done.digest if asks else None, named))}")
+            print_text(f"To {what}:\n{shlex.join(promoting(goal, given, done.digest if asks else None, named))}")
 
 
 def each_wave(

@@ -154,8 +154,9 @@ def promotion_parts(
 
 def promotion_reasons(shown: PromotionShown) -> Iterator[MarkedLine]:
     """Yield why a promotion was done or waits."""
+    approved = "approved: " if shown.done and shown.decision is Decision.APPROVAL else ""
     for text in shown.reasons:
-        yield MarkedLine(f"  {text}")
+        yield MarkedLine(f"  {approved}{text}")
 
 
 def _first_parts(shown: PromotionShown, first: FirstDigest, *, every: bool) -> Iterator[Part]:

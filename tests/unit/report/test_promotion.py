@@ -128,6 +128,11 @@ def test_a_row_of_a_look_has_both_digests() -> None:
     assert table.rows[0][-4:] == ("v2.98.8", BASE.short, "v2.99.4", TARGET.short)
 
 
+def test_of_what_was_approved_and_done_it_says_so() -> None:
+    done = replace(SHOWN, done=True, decision=Decision.APPROVAL, reasons=("the channel did not exist",))
+    assert "\n  approved: the channel did not exist\n" in text(done)
+
+
 FILE = TreeFile("extra/limits.yaml", b"kind: LimitRange")
 SINCE = datetime(2026, 11, 20, 7, 30, tzinfo=UTC)
 FIRST = FirstDigest(("--log-level=debug",), Tree((FILE,)), "the key sha256:1234", SINCE)
