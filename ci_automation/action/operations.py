@@ -13,7 +13,7 @@ from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.carry_out import carry_out
 from ci_automation.flows.init import propose_init, publish_first
 from ci_automation.flows.lift import ended_hold, hold_to_lift, lift
-from ci_automation.flows.migration import require_encrypted
+from ci_automation.flows.migration import require_encrypted, require_encrypted_build
 from ci_automation.flows.observe import Trust, observe, observe_or_adopt
 from ci_automation.flows.planning.base import present_version, read_contents
 from ci_automation.flows.planning.plan import plan_on
@@ -198,6 +198,7 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     if not first.is_there:  # else an earlier run published it, and this one only writes its record
         if folder:
             require_encrypted(folder.tree, intent)
+        require_encrypted_build(first.hazards)
         first = replace(first, publication=replace(first.publication, content=wanted.content))
     digest, recipe = first.digest, first.publication.composed.recipe
     after = Standing(version, digest)

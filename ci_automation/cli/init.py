@@ -14,8 +14,14 @@ from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
 from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.flows.files import read_folder
-from ci_automation.flows.init import init, push_manifests
-from ci_automation.flows.migration import BootstrappedFolder, MigrationAllowances, read_bootstrapped, require_encrypted
+from ci_automation.flows.init import propose_init, publish_first, push_manifests
+from ci_automation.flows.migration import (
+    BootstrappedFolder,
+    MigrationAllowances,
+    read_bootstrapped,
+    require_encrypted,
+    require_encrypted_build,
+)
 from ci_automation.flows.sync import sync
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
@@ -82,7 +88,10 @@ def init_command(
         taken = BootstrappedFolder(Version.parse(flux_version or ""), goal.intent)
         if taken.intent.overlay and not allow_secrets:
             require_encrypted(taken.intent.overlay, goal.intent)
-    result = init(goal.channel, taken.version, goal.ports, taken.intent)
+    first = propose_init(goal.channel, taken.version, goal.ports, taken.intent)
+    if not allow_secrets:
+        require_encrypted_build(first.hazards)
+    result = publish_first(first, goal.ports, taken.intent)
     steps = migration_steps(source, taken.git, _objects(goal), keep_sync=keep_sync) if source is not None else ""
     _print(result, goal, given, steps)
 

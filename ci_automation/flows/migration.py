@@ -22,10 +22,11 @@ from ci_automation.impact.overlay.bootstrapped import (
     plain_secrets,
     without_sync,
 )
+from ci_automation.impact.overlay.built_secrets import PLAIN
 from ci_automation.impact.overlay.edits import edits_as_patches
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from ci_automation.artifact.tree import Tree
@@ -55,10 +56,6 @@ class PlainSecrets(PolicyRefused):
         "Encrypt them with SOPS, or move them out of the folder. To publish them as they are, put their fingerprints "
         "into `acknowledge` of the artifact's configuration; on the command line, --allow-secrets does it once."
     )
-
-    def __init__(self, hazards: Mapping[str, Hazard]) -> None:
-        files = ", ".join(f"{path} ({hazard.fingerprint})" for path, hazard in hazards.items())
-        super().__init__(f"these files hold Secrets in plain text: {files}")
 
 
 class HandEditedComponents(PolicyRefused):
@@ -132,7 +129,18 @@ def require_encrypted(files: Tree, intent: Intent, *, lenient: bool = True) -> N
     found = {path: plain_secret(path) for path in plain_secrets(files, lenient=lenient)}
     policy, now = intent.policy, intent.now
     if left := {path: it for path, it in found.items() if not policy.acknowledged(it.fingerprint, now)}:
-        raise PlainSecrets(left)
+        named = ", ".join(f"{path} ({hazard.fingerprint})" for path, hazard in left.items())
+        raise PlainSecrets(f"these files hold Secrets in plain text: {named}")
+
+
+def require_encrypted_build(hazards: Iterable[Hazard]) -> None:
+    """Check that kustomize makes no Secret in plain text of a first artifact, by the hazards that are not acknowledged.
+
+    Raises:
+        PlainSecrets: it does.
+    """
+    if told := [f"{it.sentence} ({it.fingerprint})" for it in hazards if it.subject.startswith(PLAIN)]:
+        raise PlainSecrets("; ".join(told))
 
 
 def _read(folder: Path) -> tuple[Tree, str | None]:

@@ -23,8 +23,9 @@ from tests.fakes.sigstore.tokens import encode, github_claims
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from ci_automation.impact.overlay.builder import Build
     from ci_automation.records.notes import Record
     from tests.conftest import Once
     from tests.contract.scene import Scene
@@ -354,6 +355,15 @@ FRESH = "clusters/fresh/flux-system"
 KUSTOMIZATION = b"resources: [flux-system/gotk-components.yaml]\n"
 
 
+class Making:
+    """A kustomize that makes a Secret of what is in no Secret."""
+
+    def builds(self, wanted: Sequence[Build]) -> tuple[str, ...]:
+        """Return the components, and that Secret."""
+        secret = "apiVersion: v1\ndata:\n  key: aHVudGVyMg==\nkind: Secret\nmetadata:\n  name: made\n  namespace: a\n"
+        return tuple(f"{tree['flux-system/gotk-components.yaml'].decode()}---\n{secret}" for tree, _ in wanted)
+
+
 class TestInit:
     @pytest.fixture
     def fresh(self, scene: Scene) -> Scene:
@@ -453,6 +463,23 @@ class TestInit:
         (fresh.runner.workspace / CONFIG).write_text(text.replace(f"overlay: {FRESH}", known))
         push(fresh, (fresh.runner.workspace / CONFIG).read_text())
         assert dispatch(fresh, "init", artifact="fresh", to=FIRST).through().code == 0
+
+    def test_a_secret_in_plain_text_that_kustomize_makes_is_refused_too(
+        self, fresh: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("ci_automation.flows.programs.kustomize.find_kustomize", lambda _: Making())
+        self.commit(fresh, {"kustomization.yaml": KUSTOMIZATION + b"commonLabels: {a: b}\n"})
+        ran = dispatch(fresh, "init", artifact="fresh", to=FIRST).show()
+        assert (ran.code, ran.outputs["shown"]) == (11, ""), ran
+        sentence = "the overlay at ./ renders Secret a/made in plain text, which everyone who can pull"
+        assert sentence in ran.said("error")[0]
+        by_hand = ["init", "layout:own:own", "--flux-version", FIRST, "--overlay", FRESH, "--releases", "../releases"]
+        signed = ["--signing", "key", "--key", "cosign.key"]
+        capsys.readouterr()
+        assert run([*by_hand, *signed]) == 11
+        assert sentence in capsys.readouterr().err
+        assert not (fresh.runner.workspace / "own").exists()
+        assert run([*by_hand, *signed, "--allow-secrets"]) == 0
 
     def test_an_overlay_that_changed_meanwhile_voids_it(self, fresh: Scene) -> None:
         asked = dispatch(fresh, "init", artifact="fresh", to=FIRST)

@@ -11,6 +11,7 @@ from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.files import rendered_diffs
 from ci_automation.impact.overlay.bootstrapped import plain_secrets
+from ci_automation.impact.overlay.built_secrets import PLAIN
 from ci_automation.impact.overlay.preflight import preflight, printable_hazard
 from ci_automation.impact.overlay.targets import GATE
 
@@ -47,7 +48,7 @@ def plain_secret(path: str) -> Hazard:
     """Return the hazard of a file with a Secret in plain text."""
     sentence = f"{path} holds a Secret in plain text, which everyone who can pull the artifact can read"
     remedies = ("encrypt it with SOPS", "move it out of the overlay")
-    return printable_hazard(Hazard(GATE, Certainty.POSSIBLE, f"plain Secret in {path}", sentence, (), remedies))
+    return printable_hazard(Hazard(GATE, Certainty.POSSIBLE, f"{PLAIN} in {path}", sentence, (), remedies))
 
 
 def _both(built: Built, kustomize: Kustomize | None) -> Built:

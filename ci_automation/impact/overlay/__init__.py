@@ -1,3 +1,14 @@
 """The team's own files around the components: what they patch, and whether that still hits."""
 
-__all__ = ["bootstrapped", "builder", "edits", "folders", "kustomization", "listed", "outcome", "preflight", "targets"]
+__all__ = [
+    "bootstrapped",
+    "builder",
+    "built_secrets",
+    "edits",
+    "folders",
+    "kustomization",
+    "listed",
+    "outcome",
+    "preflight",
+    "targets",
+]

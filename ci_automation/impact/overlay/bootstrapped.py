@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 COMPONENTS, SYNC = "gotk-components.yaml", "gotk-sync.yaml"
 _LISTED = re.compile(r"""^[ ]*-[ ]+["']?(?:\./)?gotk-sync\.yaml["']?[ ]*(?:#.*)?\n?""", re.MULTILINE)
 _OF_GIT = "kustomize.toolkit.fluxcd.io/"
-_ENCRYPTED = "ENC[AES256_GCM"
+ENCRYPTED = "ENC[AES256_GCM"
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _SYNC_KINDS = frozenset({"GitRepository", "Kustomization"})
 _DATA = ("/data", "/stringData")
@@ -184,7 +184,7 @@ def _plain_by(file: TreeFile, tree: Tree) -> Iterator[str]:
     made = [*(_generated(it) if it else ()), *(pair for each in documents for pair in _of_plugin(each))]
     for path in (path for path, is_secret in made if is_secret):
         target = joined(folder or ".", path) if path else file.path
-        if not path or _ENCRYPTED.encode() not in tree.by_path.get(target, file).content:
+        if not path or ENCRYPTED.encode() not in tree.by_path.get(target, file).content:
             yield target
     patches = [mapping(each) for key in _PATCHES for each in listed_at(it.value, key)] if it else []
     for entry in (*patches, *(each for each in documents if each.get("kind") in _PATCHING)):
@@ -227,7 +227,7 @@ def _patches_plainly(value: object, *, certain: bool) -> bool:
         patch = mapping(value)
         return (certain or patch.get("kind") == "Secret" or "stringData" in patch) and _has_plain_data(patch)
     operations = [it for it in map(mapping, value) if text(it.get("path")).startswith(_DATA)]
-    return any("value" in it and not text(it["value"]).startswith(_ENCRYPTED) for it in operations)
+    return any("value" in it and not text(it["value"]).startswith(ENCRYPTED) for it in operations)
 
 
 def _is_plain(value: Mapping[str, Any]) -> bool:
@@ -237,11 +237,15 @@ def _is_plain(value: Mapping[str, Any]) -> bool:
     return value.get("kind") == "Secret" and _has_plain_data(value)
 
 
-def _has_plain_data(value: Mapping[str, Any]) -> bool:
-    """Return whether a Secret has data that is not encrypted, itself or in the copy that `kubectl apply` keeps."""
+def held_by_secret(value: Mapping[str, Any]) -> list[str]:
+    """Return the data of a Secret, itself and in the copy that `kubectl apply` keeps."""
     copy = mapping(mapping(value.get("metadata")).get("annotations")).get(_APPLIED)
     held = [*mapping(value.get("data")).values(), *mapping(value.get("stringData")).values(), copy]
-    return any(each is not None and not text(each).startswith(_ENCRYPTED) for each in held)
+    return [text(each) for each in held if each is not None]
+
+
+def _has_plain_data(value: Mapping[str, Any]) -> bool:
+    return any(not each.startswith(ENCRYPTED) for each in held_by_secret(value))
 
 
 def _generated(it: Kustomization) -> Iterator[tuple[str, bool]]:

@@ -15,6 +15,7 @@ from ci_automation.artifact.tree import Tree
 from ci_automation.flux.components import inventory
 from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.overlay.builder import BuiltSide, built_changes
+from ci_automation.impact.overlay.built_secrets import built_secrets
 from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
 from ci_automation.impact.overlay.outcome import NO_RULES, looked_into
@@ -98,6 +99,7 @@ def _preflight(
         elif reason := now.unfollowed or (earlier.unfollowed if earlier and not now.error else ""):
             hazards.append(_not_followed(each.folder, reason))
         hazards += _left_out(each, now, earlier, new[components])
+        hazards += built_secrets(path_of(each.folder), earlier, now, new.without(components))
         if now.followed:
             is_new = bool(before) and earlier is None
             rules = NO_RULES if is_new else _rules(earlier, known.get(each.folder))
