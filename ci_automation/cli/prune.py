@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_json, print_table, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
-from ci_automation.flows.prune import prune, survey
+from ci_automation.flows.prune import ChannelRemains, prune, survey
 from ci_automation.policy.model import duration
 from ci_automation.policy.retention import Window
 from ci_automation.report.blocks import Table
@@ -25,21 +26,31 @@ if TYPE_CHECKING:
 @click.argument("artifact")
 @click.option("--keep-last", type=int, default=10, show_default=True, metavar="N", help="how many of the newest stay")
 @click.option("--keep-for", metavar="TIME", help="keep all that a channel had within this time too, such as 90d")
+@click.option("--gone", multiple=True, metavar="CHANNEL", help="a channel that you deleted: what it had last may go")
 @click.option("--apply", "apply", is_flag=True, help="delete; without it nothing is")
 @takes(*TRUST, "registry-config", *COMMON)
-def prune_command(artifact: str, *, keep_last: int, keep_for: str | None, apply: bool, given: Arguments) -> None:
+def prune_command(
+    artifact: str, *, keep_last: int, keep_for: str | None, gone: tuple[str, ...], apply: bool, given: Arguments
+) -> None:
     """List which old artifacts of a repository nothing needs, and delete them on request.
 
     What a channel has, or had last by its records, and what any other tag leads to stays, with its signatures and all
     that refers to it; so do the newest, and everything that no trusted signer signed. Signatures and records of what is
     deleted go with it. Not every registry allows it.
 
+    A channel whose tag was deleted keeps what it had last, and the holds on it, for an attacker can delete a tag.
+    If you deleted it yourself, say so with --gone, once for each.
+
     \b
     flux-manifests prune oci://ghcr.io/acme/flux-manifests --keep-last 10 --keep-for 90d --public-key cosign.pub
     """
     window = Window(keep_last, duration(keep_for) if keep_for else None)
     reference, ports = reading(artifact, given)
-    found = survey(reference, window, ports, datetime.now(UTC))
+    config = configuration(given)
+    for it in config.artifacts if config else ():
+        if it.channel.repository == reference.repository and it.channel.tag in gone:
+            raise ChannelRemains(it.channel, f"the configuration has it as {it.name}")
+    found = survey(reference, window, ports, datetime.now(UTC), gone)
     if given.output == "text":
         _print_survey(found)
     done = tuple(prune(found, ports)) if apply else ()

@@ -14,7 +14,7 @@ from msgspec import Struct
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index, InvalidIndex
 from ci_automation.artifact.manifest import InvalidManifest
-from ci_automation.errors import VerificationFailed
+from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
 from ci_automation.registry.port import NotFound
@@ -22,7 +22,7 @@ from ci_automation.signing.legacy import is_signature
 from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
@@ -34,6 +34,15 @@ if TYPE_CHECKING:
     from ci_automation.signing.trust import Trusted
 
 _ATTACHED = re.compile(r"sha256-(?P<hex>[0-9a-f]{64})(?P<suffix>(\.[A-Za-z0-9]+)?)")
+
+
+class ChannelRemains(UsageError):
+    """A channel that is said to be gone is in use, or was never there."""
+
+    hint = "Name only channels that you deleted: take them out of the configuration, and delete their tags, first."
+
+    def __init__(self, channel: Reference, why: str) -> None:
+        super().__init__(f"{channel} is not gone: {why}")
 
 
 class Survey(Struct, frozen=True):
@@ -53,17 +62,22 @@ class Deleted(Struct, frozen=True):
     kept_by: tuple[str, ...] = ()
 
 
-def survey(repository: Reference, window: Window, ports: Ports, now: datetime) -> Survey:
-    """Return what would go; nothing is written.
+def survey(repository: Reference, window: Window, ports: Ports, now: datetime, gone: Collection[str] = ()) -> Survey:
+    """Return what would go; nothing is written. What the channels that are `gone` had last is kept no more.
 
     Raises:
         NobodyTrusted: no trusted signer tells what is ours.
+        ChannelRemains: one of them has its tag, or no signed record names it.
     """
     trusted = ports.require_trusted()
     tags = _tags(repository, ports)
     led_to = _led_to(repository, tags, ports)
     moves = {digest: _moves(repository, digest, ports, trusted) for tag, digest in tags.items() if _is_own(tag, digest)}
     last, ends = _last_moments(moves), _ends(moves, ports.ledger(repository).name.rpartition(":")[0])
+    for name in gone:
+        if name in tags or ends.pop(name, None) is None:
+            why = "its tag is there" if name in tags else "no signed record in this repository names it"
+            raise ChannelRemains(repository.at_tag(name), why)
     artifacts = [
         Stored(
             digest,

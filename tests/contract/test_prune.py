@@ -15,7 +15,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.flows.init import init
-from ci_automation.flows.prune import prune, survey
+from ci_automation.flows.prune import ChannelRemains, prune, survey
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import had_last
 from ci_automation.flows.update import update
@@ -132,6 +132,32 @@ class TestWhatStays:
         assert list(prune(look(world), world.ports()))
         held = had_last(CHANNEL, world.ports())[1]
         assert [hold.digest for hold in held] == [shown.base]
+
+    def test_what_a_deleted_channel_had_last_goes_once_a_person_says_that_it_is_gone(self, world: World) -> None:
+        shown = back(world, str(OLD))
+        tags = world.registry.repositories[str(CHANNEL.repository)].tags
+        with pytest.raises(ChannelRemains, match="its tag is there"):
+            survey(CHANNEL, LAST, world.ports(), NOW, ["production"])
+        with pytest.raises(ChannelRemains, match="no signed record in this repository names it"):
+            survey(CHANNEL, LAST, world.ports(), NOW, ["produktion"])
+        del tags["production"]
+        assert str(OLD) not in versions(world, look(world))
+        found = survey(CHANNEL, LAST, world.ports(), NOW, ["production"])
+        assert str(OLD) in versions(world, found)
+        tags["production"] = next(it.digest for it in found.goes if str(it.version) == str(OLD))  # it is back meanwhile
+        kept = [it.digest for it in prune(found, world.ports()) if it.kept_by == ("production",)]
+        assert kept == [tags["production"]]
+        assert shown.base != tags["production"]
+
+    def test_what_a_channel_of_the_configuration_had_last_is_not_said_to_be_gone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "own.yaml").write_text("version: 1\nartifacts: [{name: live, url: 'layout:r:production'}]\n")
+        (tmp_path / "cosign.pub").write_text(signing_key().public.to_pem())
+        command = ["prune", "layout:r", "--gone", "production", "--config", "own.yaml", "--public-key", "cosign.pub"]
+        assert run(command) == 2
+        assert "layout:r:production is not gone: the configuration has it as live" in capsys.readouterr().err
 
     def test_what_nobody_trusted_signed(self, world: World) -> None:
         tag, digest = immutable(world, "v2.98.5")
