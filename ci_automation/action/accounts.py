@@ -120,7 +120,7 @@ def run_promotion(
         (remark,) = nothing_yet(planned).reasons
         run.tell("notice", f"{goal.name}: {remark}")
         return Account(goal.name, goal.channel, done=remark)
-    account = _promotion_account(planned, progress, inputs)
+    account = promotion_account(planned, progress, inputs)
     shown = as_shown(goal.name, progress.promoted)
     print_table(promotions_table((shown,)))
     print_parts(promotion_parts(shown))
@@ -129,7 +129,7 @@ def run_promotion(
     return account
 
 
-def _promotion_account(planned: PlannedPromotion, progress: PromotionProgress, inputs: Inputs) -> Account:
+def promotion_account(planned: PlannedPromotion, progress: PromotionProgress, inputs: Inputs) -> Account:
     """Return what became of a promoted channel."""
     goal, done, found = planned.goal, progress.promoted, progress.promoted.considered
     approval = progress.granted.approval if progress.granted and done.done else None

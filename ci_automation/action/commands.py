@@ -7,13 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation.action.accounts import account_of, announcing, ask_groups, run_promotion
 from ci_automation.action.approval_rules import desks_of, judged_by, reviewed_run
 from ci_automation.action.github import Hub, now, with_git
 from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.run import goals, promotions
-from ci_automation.approval.port import ApprovalRequest, RequestKind
-from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.results import code_of
 from ci_automation.config import DEFAULT_PATH
@@ -23,7 +23,6 @@ from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
 from ci_automation.flows.verify import misplaced
-from ci_automation.flux.version import Version
 from ci_automation.report.account import Account, Standing
 from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted
 
@@ -73,16 +72,18 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
     hub = Hub.of(inputs, run)
 
     def granted(goal: Target) -> GrantedApproval:
-        from ci_automation.approval.approved_run import judge_run
+        from ci_automation.action.reviewing import asked_request
+        from ci_automation.approval.approved_run import ShownRequest, judge_run
         from ci_automation.approval.port import NotCounted
 
-        version, base, target = Version.parse(inputs.version), Digest.parse(inputs.base), Digest.parse(inputs.target)
-        request = ApprovalRequest(goal.channel, version, base, target, RequestKind.of_key(inputs.request_key))
+        request, shown = asked_request(inputs, goal), ShownRequest.parse(inputs.shown) if inputs.shown else None
         settings = judged_by(goal, request)
         found = judge_run(request, inputs.request_key, reviewed_run(settings, hub), settings, now())
+        if shown and shown.target != str(request.target):
+            found = NotCounted(request, f"its reviewers were shown {shown.target}")
         if isinstance(found, NotCounted):
             raise ApprovalNotCounted(found)
-        return found
+        return replace(found, shown=frozenset(shown.hazards)) if shown else found
 
     def flow(goal: Target) -> Account:
         found = granted(goal)
@@ -149,6 +150,13 @@ def _matrix(inputs: Inputs, run: ActionRun) -> int:
     run.matrix = json.dumps([{"name": artifact.name, "artifact": str(artifact.channel)} for artifact in found])
     run.say(f"the artifacts: {', '.join(artifact.name for artifact in found)}")
     return 0
+
+
+def _review(inputs: Inputs, run: ActionRun) -> int:
+    """Show the reviewers of a run what they approve."""
+    from ci_automation.action.reviewing import review
+
+    return review(inputs, run)
 
 
 def _operate(inputs: Inputs, run: ActionRun) -> int:
@@ -242,6 +250,7 @@ ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
     "apply": _apply,
     "approve": _approve,
     "promote": _promote,
+    "review": _review,
     "show": _operate,
     "do": _operate,
     "consumers": _consumers,

@@ -25,6 +25,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _SHOWN = 80
 _NEEDED = {
     "approve": ("artifact", "base", "target", "version"),
+    "review": ("artifact", "base", "target", "version"),
     "show": ("operation",),
     "do": ("operation",),
     "watch": ("workflow",),

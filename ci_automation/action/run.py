@@ -173,7 +173,7 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
         UsageError: an input, the configuration, or the event cannot be used.
     """
     config = configuration(inputs.given.checked())
-    if inputs.command == "approve" and config and ":" in inputs.artifact:
+    if inputs.command in {"approve", "review"} and config and ":" in inputs.artifact:
         named = Reference.parse_channel(inputs.artifact)
         if named not in {artifact.channel for artifact in config.artifacts}:
             raise NotOurArtifact(named)

@@ -174,7 +174,7 @@ OUTPUTS = (
     Output("plan", "The complete plan as JSON"),
     Output("plan-file", "The path of the plan's file in the workspace, for later steps"),
     Output("artifacts", "All these outputs for each artifact, as a JSON list, with its name, address and error"),
-    Output("shown", "For show: what do has to be given, on one line; empty if nothing would change"),
+    Output("shown", "For show and review: what do or approve has to be given, on one line; empty for nothing"),
     Output("matrix", "For matrix: the configured artifacts as a JSON list of {name, artifact}, the address"),
     Output("preview", "For preview: the page as Markdown, of at most 60,000 characters"),
 )

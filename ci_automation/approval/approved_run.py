@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from msgspec import Struct, ValidationError, json
+from msgspec import DecodeError, Struct, ValidationError, json
 from msgspec.structs import replace
 
 from ci_automation.approval.counting import People
@@ -50,6 +50,29 @@ def unprotected(environment: Environment | None, name: str) -> str:
 def how_to_protect(name: str) -> str:
     """Return what to click so that an environment waits for a person."""
     return f"In the repository's settings, under Environments, choose {name} and tick 'Required reviewers'."
+
+
+class ShownRequest(Struct, frozen=True):
+    """The digest that the reviewers of a run were asked for, with the names of the hazards that they were shown."""
+
+    target: str
+    hazards: tuple[str, ...]
+
+    def to_text(self) -> str:
+        """Return it as one line of JSON."""
+        return json.encode(self).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return what a job of the same run handed over.
+
+        Raises:
+            InvalidHandover: it is malformed.
+        """
+        try:
+            return json.decode(text, type=cls)
+        except (ValidationError, DecodeError):
+            raise InvalidHandover("it is not what the command review hands over") from None
 
 
 class RunFacts(Struct, frozen=True):

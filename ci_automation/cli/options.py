@@ -71,7 +71,7 @@ class Option(NamedTuple):
         return f"INPUT_{self.name.upper()}"
 
 
-_PUBLISHING = ("update", "apply", "approve", "promote", "show", "do")
+_PUBLISHING = ("update", "apply", "approve", "promote", "review", "show", "do")
 ACTION_NAMES = (*_PUBLISHING, "consumers", "watch", "doctor", "matrix", "preview", "comment")
 OPERATION_NAMES = ("init", "adopt", "rollback", "lift-hold", "promote")
 
@@ -89,11 +89,11 @@ _TABLE = {
             "command",
             input="What to do: update publishes and promotes what the policy allows and asks for approval of the rest; "
             "apply publishes merged approvals; approve publishes the step that reviewers approved in a protected "
-            "environment; promote is update for promoted channels alone; show says what an operation would do, do "
-            "does it once reviewers approved the run; consumers opens pull requests in repositories that pin the "
-            "artifact; watch checks that the schedule still runs; doctor looks for what keeps runs from their work; "
-            "matrix lists the artifacts; preview shows what a pull request changes and can break; comment keeps that "
-            "page as a comment on the request",
+            "environment, and review shows it to them before; promote is update for promoted channels alone; show says "
+            "what an operation would do, do does it once reviewers approved the run; consumers opens pull requests in "
+            "repositories that pin the artifact; watch checks that the schedule still runs; doctor looks for what "
+            "keeps runs from their work; matrix lists the artifacts; preview shows what a pull request changes and can "
+            "break; comment keeps that page as a comment on the request",
             default="update",
             choices=ACTION_NAMES,
         ),
@@ -147,18 +147,19 @@ _TABLE = {
             input="The digest of an artifact without a trusted signature: trust exactly this digest, and sign it. The "
             "log shows its content",
         ),
-        Option("base", input="For approve: the base digest of the approved step"),
-        Option("target", input="For approve: the approved digest"),
-        Option("version", input="For approve: the approved version of Flux"),
+        Option("base", input="For review and approve: the base digest of the step"),
+        Option("target", input="For review and approve: the digest that the step leads to"),
+        Option("version", input="For review and approve: the version of Flux that it brings"),
         Option(
-            "request-key", input="For approve: the key in the title of the run, which must belong to the approved step"
+            "request-key",
+            input="For review and approve: the key in the title of the run, which must be that of the step",
         ),
         Option("operation", input="For show and do: what a person started by dispatch", choices=OPERATION_NAMES),
         Option(
             "to", input="For show and do: a version, an immutable tag or a digest; for lift-hold the digest of a hold"
         ),
         Option("reason", input="For show and do: why, in one line of at most 200 characters; a hold keeps it"),
-        Option("shown", input="For do: the output shown of the job that ran show"),
+        Option("shown", input="For do and approve: the output shown of the job that ran show or review"),
         Option(
             "workflow", input="For watch: the file name of the workflow that must have succeeded, such as flux.yaml"
         ),

@@ -21,6 +21,7 @@ _RIGHTS = {  # of a job that runs the command; those that ask have the rights of
     "apply": {"contents": "read", "pull-requests": "read"},
     "approve": {"contents": "read", "actions": "read"},
     "do": {"contents": "read", "actions": "read"},
+    "review": {"contents": "read"},
     "show": {"contents": "read"},
     "preview": {"contents": "read"},
     "comment": {"pull-requests": "write"},

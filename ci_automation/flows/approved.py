@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ci_automation.approval.port import GrantedApproval
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.carry_out import Owed, carry_out
-from ci_automation.flows.observe import observe_or_adopt
+from ci_automation.flows.observe import observe, observe_or_adopt
 from ci_automation.flows.planning.base import present_version, read_base
 from ci_automation.flows.planning.plan import Outcome
 from ci_automation.flows.planning.step import Wanted, apart, render_step, wanted_content
@@ -18,18 +19,20 @@ from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.policy.plan import Plan
 from ci_automation.records.content import is_same_approval
+from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
-    from ci_automation.approval.port import ApprovalRequest, GrantedApproval
+    from datetime import datetime
+
+    from ci_automation.approval.port import ApprovalRequest
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.observe import Observed, Placed
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.impact.change import Hazard
     from ci_automation.policy.plan import PlannedStep
-    from ci_automation.records.notes import Approval
 
 _SECOND = timedelta(seconds=1)
 
@@ -104,16 +107,41 @@ def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Out
     observed = observe_or_adopt(request.artifact, ports, intent)
     if observed.digest == request.target:
         return _finish(granted, observed, ports, intent)
-    if observed.digest != request.base:
-        raise ApprovalOutdated(request, observed.digest)
+    placed, rendered = _from_base(granted, observed, ports, intent)
+    refuse_unseen(granted, rendered.step)
+    carry_out(placed, [(rendered, granted.approval)], ports, intent)
+    return Outcome(_plan_of(request, rendered), 1, str(placed.trust), approvals=(granted.approval,))
+
+
+def look_at_request(request: ApprovalRequest, ports: Ports, intent: Intent) -> Outcome:
+    """Return the step that an approval of `request` would publish, as it is decided now; nothing is written.
+
+    Raises:
+        ApprovalOutdated, ApprovedDiffers, StepRefused: as `apply_granted`.
+    """
+    observed = observe(request.artifact, ports)
+    placed, rendered = _from_base(provisional(request, intent.now), observed, ports, intent)
+    return Outcome(_plan_of(request, rendered), 0, str(placed.trust))
+
+
+def provisional(request: ApprovalRequest, now: datetime) -> GrantedApproval:
+    """Return an approval as one that is given now would be, to find out what it would lead to."""
+    return GrantedApproval(request, Approval("the reviewer", "this run", now))
+
+
+def _from_base(granted: GrantedApproval, observed: Observed, ports: Ports, intent: Intent) -> tuple[Placed, Rendered]:
+    """Return a channel that is at the approved base, and the approved step from there."""
+    if observed.digest != granted.request.base:
+        raise ApprovalOutdated(granted.request, observed.digest)
     refuse_used(granted, ports)
     base = read_base(observed, ports, intent)
     placed = in_place(observed, base.version, ports, intent)
-    rendered = _render(granted, replace(base, holds=placed.holds), ports, apart(placed.record, intent))
-    refuse_unseen(granted, rendered.step)
-    carry_out(placed, [(rendered, granted.approval)], ports, intent)
-    plan = Plan(request.artifact, base.version, base.digest, (rendered.step,))
-    return Outcome(plan, 1, str(placed.trust), approvals=(granted.approval,))
+    return placed, _render(granted, replace(base, holds=placed.holds), ports, apart(placed.record, intent))
+
+
+def _plan_of(request: ApprovalRequest, rendered: Rendered) -> Plan:
+    step = rendered.step
+    return Plan(request.artifact, step.old_version, step.base, (step,))
 
 
 def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: Intent) -> Outcome:

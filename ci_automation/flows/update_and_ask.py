@@ -16,12 +16,13 @@ from ci_automation.flows.approved import (
     ApprovedUnseen,
     CameBack,
     apply_granted,
+    provisional,
     refuse_unseen,
     refuse_used,
 )
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.promotion import consider
-from ci_automation.flows.promote import OtherDigest, Promoted, promote_considered
+from ci_automation.flows.promote import OtherDigest, Promoted, PromotionRefused, promote_considered
 from ci_automation.flows.update import update
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.plan import Plan
@@ -30,7 +31,7 @@ from ci_automation.report.notes import notes_between
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.approval.port import Approvals, Asked
+    from ci_automation.approval.port import ApprovalRequest, Approvals, Asked
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.planning.plan import Outcome
@@ -231,6 +232,20 @@ def promote_granted(promotion: Promotion, granted: GrantedApproval) -> Promotion
     done = promote_considered(considered, granted.approval)
     done.require_done()
     return PromotionProgress(done, granted)
+
+
+def look_at_promotion(promotion: Promotion, request: ApprovalRequest) -> PromotionProgress:
+    """Return what an approval of `request` would promote, as it is decided now; nothing is written.
+
+    Raises:
+        ApprovalOutdated, OtherDigest, CameBack: the request is of another promotion.
+        PromotionRefused: a gate refuses it, or lets it wait.
+    """
+    considered = consider(promotion)
+    _require_counts(provisional(request, promotion.intent.now), considered)
+    if not considered.decision.is_actionable:
+        raise PromotionRefused(considered)
+    return PromotionProgress(Promoted(considered, done=False))
 
 
 def _granted_promotion(considered: Considered, approvals: Approvals | None) -> GrantedApproval | NotCounted | None:
