@@ -66,8 +66,9 @@ def signing_options(target: Target, given: Arguments) -> tuple[str, ...]:
 
 
 def lifting(target: Target, given: Arguments) -> tuple[str, ...]:
-    """Return what the command has to repeat that lifts the hold of this rollback: it signs as this one."""
-    return (*signing_options(target, given), *_written(given, ("config", "registry-config")))
+    """Return the command that lifts the hold of this rollback: it signs as this one."""
+    options = (*signing_options(target, given), *_written(given, ("config", "registry-config")))
+    return ("flux-manifests", "rollback", target.name, "--lift", *options)
 
 
 def signs_elsewhere(target: Target, given: Arguments) -> bool:

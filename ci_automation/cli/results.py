@@ -158,7 +158,7 @@ def _updating(goal: Target, given: Arguments, *, begun: bool) -> str:
     from ci_automation.cli.follow_up import flags, repeated_options, signing_options
 
     options = (*signing_options(goal, given), *flags(given), *repeated_options(given, begun=begun))
-    return shlex.join(("flux-manifests", "update", str(goal.channel), *options))
+    return shlex.join(("flux-manifests", "update", goal.name, *options))
 
 
 def _print_result(
@@ -202,7 +202,7 @@ def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_fi
         return
     again = repeated_options(_again(given, outcome), begun=bool(outcome.done))
     if commands := approval_commands(
-        outcome.plan,
+        result.target.name,
         outcome.waiting,
         (*planned(result.target, given), *flags(given), *again),
         (*signing_options(result.target, given), *again),

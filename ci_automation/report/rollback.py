@@ -104,7 +104,7 @@ def hold_json(hold: Hold) -> dict[str, Any]:
 def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: bool = False) -> Iterator[Part]:
     """Yield what a person should know before saying yes; `every` change on request.
 
-    `lifting` are the options that the command which lifts the hold has to repeat; None where people use the workflow.
+    `lifting` is the command that lifts the hold; None where people use the workflow.
     """
     if rollback.is_there:
         is_done = not (rollback.signs or rollback.problem or rollback.hold)
@@ -170,6 +170,5 @@ def _hold_lines(rollback: Rollback, hold: Hold, lifting: Sequence[str] | None) -
     if lifting is None:
         yield MarkedLine("To lift the hold, start this workflow with the command lift-hold.")
         return
-    lift = ("flux-manifests", "rollback", str(rollback.channel), "--lift", *lifting)
     yield MarkedLine("To lift the hold:")
-    yield MarkedLine(shlex.join(lift), to_copy=True)
+    yield MarkedLine(shlex.join(lifting), to_copy=True)

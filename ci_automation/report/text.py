@@ -189,7 +189,7 @@ def main_reasons(step: PlannedStep) -> tuple[str, ...]:
 
 
 def approval_commands(
-    plan: Plan,
+    artifact: str,
     waiting: Iterable[PlannedStep],
     planning: Sequence[str],
     applying: Sequence[str],
@@ -197,10 +197,10 @@ def approval_commands(
 ) -> str:
     """Return the commands that approve the waiting steps, each with those before it, or nothing where none waits.
 
-    `planning` and `applying` are the options to repeat; a shell takes the lines as they are. With a `plan_file` the
-    plan is made already.
+    `artifact` is a name or an address. `planning` and `applying` are the options to repeat; a shell takes the lines as
+    they are. With a `plan_file` the plan is made already.
     """
-    make = ("flux-manifests", "plan", str(plan.artifact), "--out", "plan.json", *planning)
+    make = ("flux-manifests", "plan", artifact, "--out", "plan.json", *planning)
     lines: list[str] = []
     approved: list[str] = []
     for step in (it for it in waiting if it.decision is Decision.APPROVAL):

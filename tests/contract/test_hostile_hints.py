@@ -43,7 +43,7 @@ from tests.unit.impact.crds.definitions import components
 from tests.unit.impact.overlay.trees import CHANGED, failing, tree
 
 if TYPE_CHECKING:
-    from ci_automation.policy.plan import Plan, PlannedStep
+    from ci_automation.policy.plan import PlannedStep
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.sigstore.root import TrustRoot
 
@@ -201,15 +201,16 @@ class TestNames:
         channel = Reference.parse(f"layout:{name}:production") if ":" not in name else CHANNEL
         hold = Hold(MINOR, Digest.of(b""), NOW, None, "webhooks time out")
         back = Rollback(channel, Digest.of(b"1"), MINOR, Digest.of(b"2"), PATCH, hold, Findings())
-        *_, lift = rollback_parts(back, ("--key", name))
+        *_, lift = rollback_parts(back, ("flux-manifests", "rollback", str(channel), "--lift", "--key", name))
         assert isinstance(lift, MarkedLine)
         assert lift.to_copy
         words = shlex.split(lift.text)
         assert words == ["flux-manifests", "rollback", str(channel), "--lift", "--key", name]
 
-        plan = cast("Plan", SimpleNamespace(artifact=channel))
         waiting = SimpleNamespace(target=Digest.of(b""), decision=Decision.APPROVAL)
-        printed = approval_commands(plan, [cast("PlannedStep", waiting)], ("--overlay", name), ("--reason", name))
+        printed = approval_commands(
+            str(channel), [cast("PlannedStep", waiting)], ("--overlay", name), ("--reason", name)
+        )
         make, do = (shlex.split(line) for line in printed.split("\n"))
         assert (make[2], make[-1], do[-1]) == (str(channel), name, name)
 

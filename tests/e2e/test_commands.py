@@ -309,6 +309,7 @@ class TestConfiguration:
         ran = desk.ok("update", "production")
         for line in ran.out.partition("To approve:\n")[2].splitlines():
             assert "--key" not in line
+            assert CHANNEL not in line
             desk.ok(*shlex.split(line)[1:])
         assert desk.ok("check", "production", "--output", "json").json["version"] == "v2.99.4"
 

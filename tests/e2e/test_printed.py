@@ -46,7 +46,7 @@ PRINTED = {
     ("cli/demo.py", "check"): DEMO,
     ("cli/demo.py", "pull"): DEMO,
     ("cli/demo.py", "rollback"): DEMO,
-    ("report/rollback.py", "rollback"): "tests/e2e/test_printed.py::test_what_lifts_a_hold",
+    ("cli/follow_up.py", "rollback"): "tests/e2e/test_printed.py::test_what_lifts_a_hold",
     ("cli/__init__.py", "demo"): DEMO,
     (
         "flows/left_to_do.py",

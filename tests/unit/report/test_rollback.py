@@ -34,6 +34,7 @@ RULE = Change(
 VERDICTS = content_verdicts(
     Content(changes=(RULE,), hazards=(CERTAIN,)), Situation(OLD, Policy(refuse=frozenset({"rbac"})), AT)
 )
+LIFT = ("flux-manifests", "rollback", "oci://ghcr.io/acme/flux-manifests:production", "--lift", "--key", "our own.key")
 SHOWN = Rollback(
     channel=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
     base=BASE,
@@ -55,7 +56,7 @@ def text(shown: Rollback, *, every: bool = False) -> str:
     def line(part: Part) -> str:
         return part.to_text()
 
-    return "\n".join(line(part) for part in rollback_parts(shown, ("--key", "our own.key"), every=every))
+    return "\n".join(line(part) for part in rollback_parts(shown, LIFT, every=every))
 
 
 def test_it_says_from_where_to_where_what_breaks_and_what_waits() -> None:

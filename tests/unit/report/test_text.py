@@ -280,12 +280,12 @@ class TestPlanTable:
 class TestApprovalCommands:
     def test_name_each_step_that_waits_with_those_before_it_in_words_that_a_shell_takes(self) -> None:
         waiting = (step(Decision.APPROVAL, target=LAST), step(Decision.APPROVAL), step(Decision.WAIT))
-        commands = approval_commands(plan(*waiting), waiting, ["--log-level=debug"], ["--overlay", "my files; rm -r ~"])
+        commands = approval_commands("production", waiting, ["--log-level=debug"], ["--overlay", "my files; rm -r ~"])
         make_it, do_it, other, do_both = commands.splitlines()
         assert other == f"To approve {waiting[1].new_version} too, instead of the last line:"
         make, do, both = map(shlex.split, (make_it, do_it, do_both))
         assert both[2:7] == ["plan.json", "--approve", str(LAST), "--approve", str(waiting[1].target)]
-        assert make == ["flux-manifests", "plan", str(CHANNEL), "--out", "plan.json", "--log-level=debug"]
+        assert make == ["flux-manifests", "plan", "production", "--out", "plan.json", "--log-level=debug"]
         assert do == [
             *("flux-manifests", "apply", "plan.json", "--approve", str(LAST)),
             *("--overlay", "my files; rm -r ~"),
@@ -293,7 +293,7 @@ class TestApprovalCommands:
 
     @pytest.mark.parametrize("waiting", [(), (step(),), (step(Decision.WAIT), step(Decision.REFUSED))])
     def test_are_not_there_where_nothing_waits(self, waiting: tuple[PlannedStep, ...]) -> None:
-        assert approval_commands(plan(*waiting), waiting, (), ()) == ""
+        assert approval_commands("production", waiting, (), ()) == ""
 
 
 def test_what_an_earlier_run_published_is_not_claimed() -> None:
