@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.approval.counting import People
+    from ci_automation.approval.port import ApprovalRequest
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
@@ -151,14 +152,23 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
     opened = snapshot.open_pull
     if opened and not is_silent(opened, request.artifact, snapshot.viewer):
         return f"was merged before pull request {opened.number} was opened, which asks again"
+    later = declined_after(pull.number, request, snapshot)
+    return f"was merged before {later}" if later else ""
+
+
+def declined_after(number: int, request: ApprovalRequest, snapshot: PullSnapshot) -> str:
+    """Return which request with a higher number asked for the same digests, and that it was closed or sent elsewhere.
+
+    That is a no, unless this program closed it. Nothing if there is none; otherwise the end of a sentence.
+    """
     same = request.base, request.target, place_digest(request.artifact)
     ended = (it for it in snapshot.own_pulls if it.state is PullState.CLOSED)
     for later in (*snapshot.strayed, *ended):
         asked = [mark for mark in find_marks(later.body) if mark.state is not MarkState.WITHDRAWN]
         again = same in {(it.base, it.target, it.of) for it in asked} or not later.is_written_by(snapshot.viewer)
-        if again and later.number > pull.number:
+        if again and later.number > number:
             what = "closed" if later.base == snapshot.default_branch else f"sent to {later.base}"
-            return f"was merged before pull request {later.number} asked again, and that one was {what}"
+            return f"pull request {later.number} asked again, and that one was {what}"
     return ""
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ci_automation.github.answers import Fields
     from ci_automation.github.client import GitHub
-    from ci_automation.github.model import Actor, BranchUpdate
+    from ci_automation.github.model import Actor, BranchUpdate, PullSnapshot
 
 _MERGED = """
 fragment Merged on Commit {
@@ -80,6 +80,10 @@ class ContentHistory(BranchLog):
         if (now := self._client.time) is None:
             raise UnexpectedGitHubAnswer(f"{self._what} was answered without a time")
         return branch.text("name"), self._learned(branch.fields("target"), folder, config), now
+
+    def seen(self, branch: str) -> PullSnapshot | None:
+        """Return what the last look at the head took along of a branch, if a desk wants to know that."""
+        return self._ahead.taken.get(branch)
 
     def contents(self, commits: Iterable[str], folder: str, config: str) -> Mapping[str, ContentAt]:
         """Return the content at each of the commits; those that GitHub does not have any more are left out.

@@ -157,6 +157,26 @@ def test_a_hazard_of_content_that_no_page_showed_is_asked_for(
     assert scene.run().outputs["changed"] == "true"
 
 
+def test_a_no_to_the_digest_is_not_overruled_by_the_merge_before(scene: Scene, known: list[Hazard]) -> None:
+    before = first_content(scene)
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
+    scene.run()
+    asked = scene.fleet.pulls[-1]
+    scene.fleet.close(asked.number, "ben")
+    known.clear()
+    for _ in range(2):
+        ran = scene.run()
+        assert (ran.outputs["changed"], scene.channel) == ("false", before), ran
+        said = f"the merges came before pull request {asked.number} asked again, and that one was closed"
+        assert said in ran.outputs["pending-reasons"]
+    scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")  # after the no
+    checkout(scene)
+    assert scene.run().outputs["changed"] == "true"
+
+
 def test_content_and_minor_wait_at_once_and_either_voids_the_other(scene: Scene) -> None:
     scene.offer(FIRST, "v2.99.4")
     checkout(scene)

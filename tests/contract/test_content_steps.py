@@ -239,6 +239,9 @@ class Story:
         self.now += timedelta(seconds=1)
         return "main", self._at(self.log[0].after), self.now
 
+    def seen(self, _branch: str) -> None:
+        """Return that no desk asks for approvals."""
+
     def updates(self, _branch: str) -> tuple[BranchUpdate, ...]:
         return tuple(self.log)
 

@@ -28,12 +28,15 @@ from ci_automation.approval.content import (
     way_back,
 )
 from ci_automation.approval.counting import People
+from ci_automation.approval.judge import declined_after
+from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.errors import Conflict, UsageError
 from ci_automation.flows.planning.shown import hidden_states
 from ci_automation.flows.workspace import first_difference, require_shown
+from ci_automation.github.commits import branch_name
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.records.content import ApprovedRules, RecordedContent
 from ci_automation.records.notes import Approval
@@ -131,8 +134,12 @@ class GitContent:
         tree = place.folder.tree_id
         return JudgedContent((), RecordedContent(place.repository, at.commit, tree, options, now, rules))
 
-    def judge(self, placed: Placed, base: Base, wanted: Chosen, ports: Ports, others: Decision) -> JudgedContent:
+    def judge(
+        self, placed: Placed, base: Base, wanted: Chosen, ports: Ports, others: Decision, target: Digest
+    ) -> JudgedContent:
         """Return whether merges on the default branch approved the wanted content, judged now; see `look`.
+
+        A person's no to a request for the `target`, which asked after them, is not overruled by merges.
 
         Where the other gates stop the step, nothing is judged; where they ask for approval, no more is asked of GitHub
         than what can show that the merges approved nothing.
@@ -142,6 +149,8 @@ class GitContent:
             return looked
         found = self._found(placed, base, wanted, ports, asks=others is Decision.APPROVAL)
         commit = looked.content.commit
+        if isinstance(found, Proven) and (declined := self._declined(found, placed, base, target)):
+            found = Unproven((f"the merges came before {declined}",))
         if isinstance(found, Lags):
             reason = f"GitHub's log of the default branch does not show {commit[:7]} yet; the next run looks again"
             return JudgedContent((Verdict(GATE, Decision.WAIT, reason, commit),))
@@ -203,6 +212,15 @@ class GitContent:
         trees = {had.overlay: base.overlay, place.folder.tree_id: place.folder.tree}
         case = ContentCase(contents, {}, People({}), place.artifact.approval, branch, since)
         return self._judged(way, case, base, trees, depths=_DEPTHS[:1] if asks else _DEPTHS)
+
+    def _declined(self, found: Proven, placed: Placed, base: Base, target: Digest) -> str:
+        """Return which request for the target was closed after it asked again behind the merges, or nothing."""
+        branch = branch_name(self._place.artifact.name, f"{RequestKind.CONTENT}-")
+        if (snapshot := self._history.seen(branch)) is None:
+            return ""
+        request = ApprovalRequest(placed.channel, base.version, base.digest, target, RequestKind.CONTENT)
+        last = max(int(it.url.rpartition("/")[2]) for it in found.requests)
+        return declined_after(last, request, snapshot)
 
     def _judged(
         self, way: Way, case: ContentCase, base: Base, trees: Mapping[str, Tree], depths: Iterable[Sequence[str]]
