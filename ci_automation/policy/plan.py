@@ -243,7 +243,7 @@ class Plan(Struct, frozen=True):
         try:
             plan = cls._from_json(value)
             written = plan.to_json()
-        except (KeyError, TypeError, ValueError, AttributeError, UsageError, ValidationError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError, UsageError, ValidationError) as error:
             raise InvalidPlan(f"a part is missing or malformed: {error}") from None
         if written != value:
             raise InvalidPlan("its digest does not match its content: it was edited or damaged")

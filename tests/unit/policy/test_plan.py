@@ -192,6 +192,9 @@ def edit(change: Callable[[dict[str, Any]], object]) -> bytes:
             edit(lambda v: v["steps"][0]["options"].update(colour="red")), "edited", id="an option of nobody's"
         ),
         pytest.param(edit(lambda v: v.update(artifact="oci://ghcr.io/acme/x")), "malformed", id="no channel"),
+        pytest.param(
+            edit(lambda v: v["current"].update(since="0001-01-01T00:00:00+23:59")), "malformed", id="before all time"
+        ),
     ],
 )
 def test_what_is_not_a_plan_is_refused(data: bytes, reason: str) -> None:
