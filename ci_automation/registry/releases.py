@@ -58,12 +58,16 @@ class ReleaseFileTooLarge(ReleaseSourceError):
 
 
 class OtherRelease(Conflict):
-    """A repository has other files under the version of a release."""
+    """A repository has other files, or something else, under the version of a release."""
 
-    hint = "Find out who pushed them. Delete that tag, then run the same command again."
+    hint = (
+        "Find out who pushed that. Name a repository that has releases alone; or delete the tag, then run the same "
+        "command again."
+    )
 
-    def __init__(self, place: Reference, name: str) -> None:
-        super().__init__(f"{place} is there already, with another {name}")
+    def __init__(self, place: Reference, name: str | None = None) -> None:
+        what = "and is no release that `mirror` pushed" if name is None else f"with another {name}"
+        super().__init__(f"{place} is there already, {what}")
 
 
 class RegistryReleases:
@@ -152,11 +156,13 @@ def put_release(registry: Registry, place: Reference, described: Mapping[str, An
     files, and gets those that it lacks. The tag comes last, so that no reader gets half a release.
 
     Raises:
-        OtherRelease: the repository has another file under one of the names.
+        OtherRelease: the repository has another file under one of the names, or the tag names something else.
         TagMoved: another writer moved the tag during the write.
     """
     at = place.at_tag(described["release"]["tag_name"])
     present = _stored(registry, at)
+    if present.config.media_type != _CONFIG_TYPE if present else registry.resolve(at) is not None:
+        raise OtherRelease(at)
     there = _files(present) if present else {}
     layers = dict(there)
     for name, data in files.items():

@@ -11,6 +11,8 @@ import pytest
 
 from ci_automation.artifact.archive import UnsafeArchive
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.index import Index
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.bundle import ChecksumMismatch
@@ -26,7 +28,7 @@ from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
-from ci_automation.registry.releases import RegistryReleases, put_release
+from ci_automation.registry.releases import OtherRelease, RegistryReleases, put_release
 from tests.fakes.forge import TOKEN, Forge
 from tests.fakes.forge.described import PUBLIC
 from tests.fakes.registry import InMemoryRegistry
@@ -309,3 +311,17 @@ def test_of_very_many_tags_a_few_are_read_at_once(folder: Path, monkeypatch: pyt
     monkeypatch.setattr(InMemoryRegistry, "at_once", at_once)
     assert [release.version for release in source.list(V285)] == [V294]
     assert max(sizes) <= 16
+
+
+@pytest.mark.parametrize("what", ["an artifact", "an index"])
+def test_a_tag_of_a_version_that_names_something_else_stays(what: str) -> None:
+    """A repository of channels has such tags too, with `versionTags`."""
+    registry, place = InMemoryRegistry(), Reference.parse("oci://registry.test/acme/flux-manifests")
+    at = place.at_tag("v2.9.4")
+    registry.put_blob(place, CONFIG_BLOB)
+    part = Descriptor.of(FLUX_CONFIG, CONFIG_BLOB)
+    there = Index.build() if what == "an index" else Manifest.build(part, (part,))
+    registry.put_manifest(at, there)
+    with pytest.raises(OtherRelease, match=r"v2\.9\.4 is there already, and is no release"):
+        put_release(registry, place, {"release": {"tag_name": "v2.9.4"}, "tags": []}, {"manifests.tar.gz": b"new"})
+    assert registry.resolve(at) == there.digest
