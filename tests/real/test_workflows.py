@@ -288,7 +288,11 @@ class TestConcurrency:
         assert parts["gate"]["permissions"] == {}
         assert "uses" not in str(parts["gate"]["steps"])
         assert "secrets" not in str(parts["gate"])
-        assert parts["publish"]["needs"] == "gate"
+        assert parts["publish"]["needs"] == ["show", "gate"]
+        assert set(parts["show"]["permissions"].values()) == {"read"}
+        assert {"environment", "concurrency"}.isdisjoint(parts["show"])
+        assert "secrets." not in str(parts["show"])
+        assert parts["gate"].get("if", "") == ("" if path in CALLED else "needs.show.outputs.shown != ''")
         assert "if" not in parts["publish"]
 
     @pytest.mark.parametrize("path", OPERATING, ids=named)

@@ -365,8 +365,8 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
     pytest.param(
         DISPATCH,
         "approve.yaml",
-        "    needs: gate\n",
-        "    needs: gate\n    environment: ${{ inputs.key }}\n",
+        "    needs: [show, gate]\n",
+        "    needs: [show, gate]\n    environment: ${{ inputs.key }}\n",
         "jobs.publish.environment: takes the environment from an input",
         id="the environment is an input",
     ),
