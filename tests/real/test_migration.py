@@ -6,6 +6,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 from ci_automation.impact.overlay.edits import edits_as_patches
@@ -17,9 +18,11 @@ from tests.real.peers import peer
 from tests.real.processes import run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.real.cluster import Cluster, Object
+    from tests.real.program import Pair
     from tests.real.registries import RealRegistry
 
 SOON = 120
@@ -37,7 +40,7 @@ patches:
   patch: |
     - {op: add, path: /metadata/labels/acme, value: patched}
 """
-ONLY_SYNC = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [gotk-sync.yaml]\n"
+ONLY_SYNC = "resources: [gotk-sync.yaml]\n"  # as `setup` says
 APP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app, namespace: flux-system}\n"
 
 
@@ -82,6 +85,30 @@ def wait_for_commit(cluster: Cluster, commit: str) -> Object:
     return cluster.wait_for("kustomization", "flux-system", applied, SOON)
 
 
+def published_from_folder(channel: object, checkout: Checkout, releases: Path, pair: Pair) -> tuple[str, str]:
+    """Publish by `init --from`, and return the objects that it prints, and the digest."""
+    arguments = ("init", channel, "--from", FOLDER, "--releases", releases, *pair.signing)
+    refused = program.flux_manifests(*arguments, folder=checkout.folder)
+    assert (refused.code, "Git applies this unsigned" in refused.errors) == (11, True)
+    done = program.flux_manifests(*arguments, "--still-in-git", folder=checkout.folder)
+    assert done.code == 0, done.errors
+    assert "gotk-sync.yaml" not in done.output.partition("4. ")[2].partition("---")[2]
+    return "---" + done.output.partition("\n---")[2], done.output.partition("sha256:")[2][:64]
+
+
+def published_after_setup(channel: object, checkout: Checkout, releases: Path, pair: Pair) -> tuple[str, str]:
+    """Let `setup` take the folder over, publish as its workflow does, and return the objects that it wrote."""
+    place = ("--repository", "acme/fleet", "--branch", "main", "--action", "acme/ci-automation")
+    done = program.flux_manifests("setup", channel, *place, "--signing", "key", folder=checkout.folder)
+    assert done.code == 0, done.errors
+    assert f"to {VERSION}; a reviewer approves the run" in done.output
+    (artifact,) = yaml.safe_load((checkout.folder / ".github/flux-manifests.yaml").read_text())["artifacts"]
+    own = ("--overlay", checkout.folder / artifact["overlay"], "--components-file", artifact["componentsFile"])
+    made = program.succeed("init", channel, "--flux-version", VERSION, *own, "--releases", releases, *pair.signing)
+    objects = checkout.folder / f"flux-manifests/{artifact['name']}/sync.yaml"
+    return objects.read_text(), made["digest"].removeprefix("sha256:")
+
+
 def test_the_patch_that_is_printed_for_a_hand_edit_makes_that_edit(golden: Path, tmp_path: Path) -> None:
     rendered = gzip.decompress((golden / "text" / VERSION / "default.yaml.gz").read_bytes()).decode()
     edited = (
@@ -99,6 +126,7 @@ def test_the_patch_that_is_printed_for_a_hand_edit_makes_that_edit(golden: Path,
     assert patch.count("- target:") == 4
 
 
+@pytest.mark.parametrize("publish", [published_from_folder, published_after_setup])
 def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted(
     *,
     cluster: Cluster,
@@ -107,6 +135,7 @@ def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted
     flux_releases: Path,
     golden: Path,
     tmp_path: Path,
+    publish: Callable[[object, Checkout, Path, Pair], tuple[str, str]],
 ) -> None:
     components = gzip.decompress((golden / "text" / VERSION / "default.yaml.gz").read_bytes()).decode()
     checkout, pair = Checkout(tmp_path / "fleet"), program.elliptic_key(tmp_path / "key")
@@ -124,20 +153,13 @@ def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted
         before = of_flux(cluster)
         assert len(before) > 20
 
-        # What the program refuses while Git applies the folder, and what it prints.
-        arguments = ("init", channel, "--from", FOLDER, "--releases", flux_releases, *pair.signing)
-        refused = program.flux_manifests(*arguments, folder=checkout.folder)
-        assert (refused.code, "Git applies this unsigned" in refused.errors) == (11, True)
-        done = program.flux_manifests(*arguments, "--still-in-git", folder=checkout.folder)
-        assert done.code == 0, done.errors
-        assert "gotk-sync.yaml" not in done.output.partition("4. ")[2].partition("---")[2]
+        objects, digest = publish(channel, checkout, flux_releases, pair)
 
         # The steps that it prints, one after the other.
         commit = checkout.commit({f"{FOLDER}/gotk-sync.yaml": sync_objects(url, prune=False)})
         wait_for_commit(cluster, commit)
         cluster.apply(secret_yaml("flux-manifests-keys", "flux-system", [pair.key.public.to_pem()]))
-        cluster.apply("---" + done.output.partition("\n---")[2])
-        digest = done.output.partition("sha256:")[2][:64]
+        cluster.apply(objects)
         cluster.wait_until_applied(f"sha256:{digest}", SOON, "flux-manifests")
         assert of_flux(cluster) == before
         commit = checkout.commit({f"{FOLDER}/gotk-components.yaml": None, f"{FOLDER}/kustomization.yaml": ONLY_SYNC})
@@ -157,7 +179,7 @@ def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted
         wait_for_commit(cluster, commit)
         assert cluster.get("configmap", "app") is None
         assert of_flux(cluster) == before
-        now = ("kustomization", "flux-manifests", "--overwrite", "reconcile.fluxcd.io/requestedAt=now")
+        now = ("kustomization", "flux-manifests", "--overwrite", f"reconcile.fluxcd.io/requestedAt={commit}")
         cluster.kubectl("annotate", "--namespace=flux-system", *now)
         cluster.wait_for("deployment", "source-controller", belongs_to_artifact, SOON)
         assert of_flux(cluster) == before
