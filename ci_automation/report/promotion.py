@@ -162,7 +162,7 @@ def promotion_reasons(shown: PromotionShown) -> Iterator[MarkedLine]:
 def _first_parts(shown: PromotionShown, first: FirstDigest, *, every: bool) -> Iterator[Part]:
     """Yield what is in the first digest of a channel, who signed it, and where it has been since when."""
     yield MarkedLine(f"{shown.digest} would be the first digest of the channel.")
-    options = f"the options {' '.join(first.options)}" if first.options else "Flux's default options"
+    options = f"the options {' '.join(first.options).replace(',', ', ')}" if first.options else "Flux's default options"
     yield MarkedLine(f"It is Flux {shown.version} with {options}.")
     yield MarkedLine(f"It is signed by {first.signer}.")
     if first.since:

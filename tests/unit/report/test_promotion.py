@@ -135,14 +135,16 @@ def test_of_what_was_approved_and_done_it_says_so() -> None:
 
 FILE = TreeFile("extra/limits.yaml", b"kind: LimitRange")
 SINCE = datetime(2026, 11, 20, 7, 30, tzinfo=UTC)
-FIRST = FirstDigest(("--log-level=debug",), Tree((FILE,)), "the key sha256:1234", SINCE)
+OPTIONS = ("--components=source-controller,kustomize-controller", "--log-level=debug")
+FIRST = FirstDigest(OPTIONS, Tree((FILE,)), "the key sha256:1234", SINCE)
 
 
 def test_of_a_first_digest_it_says_what_is_in_it_who_signed_it_and_where_it_was() -> None:
     said = text(replace(SHOWN, before=None, old_version=None, first=FIRST)).splitlines()
     at = said.index(f"{TARGET} would be the first digest of the channel.")
     assert said[at + 1 : at + 7] == [
-        "It is Flux v2.99.4 with the options --log-level=debug.",
+        # A list of controllers is wider than a terminal, so it can be folded.
+        "It is Flux v2.99.4 with the options --components=source-controller, kustomize-controller --log-level=debug.",
         "It is signed by the key sha256:1234.",
         f"{SHOWN.source} has had it since 2026-11-20 07:30 UTC.",
         "Its files besides Flux's components:",
