@@ -151,7 +151,7 @@ def test_a_rollback_over_a_minor(grown: Grown, releases: Path, pair: program.Pai
     assert "hold" not in {gate["gate"] for gate in offered["waiting"][0]["gates"] if gate["verdict"] != "auto"}
 
     listed = program.flux_manifests("history", channel, "--public-key", pair.public)
-    rows = re.findall(r"^[0-9 ]* (v[0-9.]+) ", listed.output, re.MULTILINE)
+    rows = re.findall(r"^(?:@[0-9]+)? +(v[0-9.]+)-[0-9a-f]{12} ", listed.output, re.MULTILINE)
     assert rows == [OLD, OLD, NEW, OLD]  # the rollback, its hold, and both publications
     assert f"{channel.tag} went back to this from {NEW}" in listed.output
     assert "v2.9.4 on hold until a newer release" in listed.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +154,7 @@ def test_a_schedule_of_processes_follows_the_releases_as_they_came_out(
         expect(pulled(channel), hashes[version]["default"])
     listed = program.flux_manifests("history", channel, "--public-key", pair.public)
     assert listed.code == 0, listed.errors
-    assert [line.split()[1] for line in listed.output.splitlines()[1:]] == [*reversed(rest), start]
+    assert re.findall(r"^@[0-9]+ +(v[0-9.]+)-", listed.output, re.MULTILINE) == [*reversed(rest), start]
 
 
 def test_by_default_the_patch_is_published_and_the_minor_waits_for_its_approval(
