@@ -88,12 +88,22 @@ def hold_verdict(holds: Sequence[Hold], offered: Offered, now: datetime) -> Verd
     """Return the verdict of the holds on a channel's present digest about what is offered."""
     for hold in holds:
         if hold.keeps_back(offered, now):
-            because = f": {hold.reason}" if hold.reason else ""
-            what = f"digest {hold.digest.short}" if offered.version is None else hold.version
-            reason = f"{what} was rolled back on {hold.since:%Y-%m-%d}, and stays on hold {hold.end}{because}"
+            reason = f"{_why(hold, offered)} on hold {hold.end}"
+            reason += f": {hold.reason}" if hold.reason else ""
             return Verdict("hold", Decision.WAIT, reason, f"the hold of {hold.at:%Y-%m-%d %H:%M} UTC on {hold.digest}")
     number = f"{len(holds)} hold{'' if len(holds) == 1 else 's'} on the present digest"
     return Verdict("hold", Decision.AUTO, "no hold of a rollback covers this release", number)
+
+
+def _why(hold: Hold, offered: Offered) -> str:
+    """Return why a hold keeps back what is offered, as the beginning of a sentence."""
+    back = f"was rolled back on {hold.since:%Y-%m-%d}"
+    if offered.version is None:
+        return f"digest {hold.digest.short} {back}, and stays"
+    if offered.version == hold.version or offered.digest == hold.digest:
+        return f"{hold.version} {back}, and stays"
+    there = "not known to be new since" if offered.since is None else "there already when"
+    return f"it is older than the rolled-back {hold.version}, and was {there} that {back}; it stays"
 
 
 def still_on(holds: Sequence[Hold], version: Version, now: datetime) -> tuple[Hold, ...]:

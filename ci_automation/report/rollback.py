@@ -159,6 +159,17 @@ def _free_lines(rollback: Rollback, lifting: Sequence[str] | None) -> Iterator[M
     )
 
 
+def _also_held(target: Version, refused: Version) -> Iterator[MarkedLine]:
+    """Yield which other releases the hold keeps away, if the rollback passes over any."""
+    between = f"Also held: releases between {target} and {refused} from before the rollback"
+    if target.minor < refused.minor:
+        patch = "a patch of v{}.{}".format(*target.minor)
+        later = f"{patch.capitalize()} that comes out later is published as the policy says."
+        yield MarkedLine(f"{between}, such as {patch}. {later}")
+    elif target.minor == refused.minor and target.semver.patch + 1 < refused.semver.patch:
+        yield MarkedLine(f"{between}.")
+
+
 def _hold_lines(rollback: Rollback, hold: Hold, lifting: Sequence[str] | None) -> Iterator[MarkedLine]:
     """Yield what the hold keeps away until when, and how it is lifted."""
     because = f" ({hold.reason})" if hold.reason else ""
@@ -167,6 +178,7 @@ def _hold_lines(rollback: Rollback, hold: Hold, lifting: Sequence[str] | None) -
     what = f"{f'Digest {hold.digest.short}' if is_content else hold.version} {verb} on hold {hold.end}{because}"
     free = f" {hold.version} with other options or files is not on hold." if is_content else ""
     yield MarkedLine(f"{what}: no scheduled run and no old approval publishes it.{free}")
+    yield from _also_held(rollback.target_version, hold.version)
     if lifting is None:
         yield MarkedLine("To lift the hold, start this workflow with the command lift-hold.")
         return

@@ -78,6 +78,15 @@ def test_it_says_what_waits_and_why(hold: Hold, said: str) -> None:
     assert hold.goes_on_as == f"The hold on v2.9.4 ({REFUSED}) goes on {hold.end}."
 
 
+@pytest.mark.parametrize(("since", "there"), [(AT - DAY, "there already when"), (None, "not known to be new since")])
+def test_of_an_older_release_it_says_that_this_one_was_not_rolled_back(since: datetime | None, there: str) -> None:
+    assert hold_verdict((HOLD,), offered("v2.8.8", since), NOW).reason == (
+        f"it is older than the rolled-back v2.9.4, and was {there} that was rolled back on 2026-11-21; it stays on "
+        "hold until there is a newer release"
+    )
+    assert hold_verdict((HOLD,), offered("v2.9.5", digest=REFUSED), NOW).reason.startswith("v2.9.4 was rolled back on")
+
+
 def test_of_content_it_says_which_digest_waits() -> None:
     said = hold_verdict((HOLD,), Offered(digest=REFUSED), NOW).reason
     assert said.startswith(f"digest {REFUSED.short} was rolled back on 2026-11-21, and stays on hold until")

@@ -46,7 +46,12 @@ SHOWN = Rollback(
 )
 
 
+ALSO = (
+    "Also held: releases between v2.8.8 and v2.9.4 from before the rollback, such as a patch of v2.8. A patch of v2.8 "
+    "that comes out later is published as the policy says."
+)
 ENDS = [
+    ALSO,
     "To lift the hold:",
     "flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --lift --key 'our own.key'",
 ]
@@ -66,7 +71,7 @@ def test_it_says_from_where_to_where_what_breaks_and_what_waits() -> None:
     waits = (
         "v2.9.4 will be on hold until there is a newer release (webhooks\ufffd time out): no scheduled run and no old"
     )
-    assert said.splitlines()[-3:] == [f"{waits} approval publishes it.", *ENDS]
+    assert said.splitlines()[-4:] == [f"{waits} approval publishes it.", *ENDS]
 
 
 def test_what_a_yes_answers_asks_for_no_approval() -> None:
@@ -153,6 +158,20 @@ def test_of_a_hold_that_is_over_it_says_when_it_ended_and_how_it_is_made_anew() 
     assert last.to_text() == f"{FREE}."
 
 
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("v2.9.3", ()),  # the next patch: nothing is between
+        ("v2.9.2", ("Also held: releases between v2.9.2 and v2.9.4 from before the rollback.",)),
+        ("v2.9.5", ()),
+        ("v2.10.0", ()),
+    ],
+)
+def test_what_else_is_held_is_what_the_rollback_passes_over(target: str, said: tuple[str, ...]) -> None:
+    lines = text(replace(SHOWN, target_version=Version.parse(target))).splitlines()
+    assert tuple(line for line in lines if line.startswith("Also held")) == said
+
+
 SAME = replace(SHOWN, base_version=OLD, hold=Hold(OLD, BASE, AT, None, "too little memory"))
 
 
@@ -163,6 +182,7 @@ def test_going_back_to_other_content_of_the_version_holds_that_content_alone() -
         f"Digest {BASE.short} will be on hold until there is a newer release (too little memory): no scheduled run and "
         "no old approval publishes it. v2.8.8 with other options or files is not on hold.\n"
     ) in said
+    assert "Also held" not in said
     again = text(replace(SAME, base=TARGET, holds=False, findings=Findings()))
     assert f"\nDigest {BASE.short} is on hold until there is a newer release" in again
 
