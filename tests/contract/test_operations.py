@@ -419,9 +419,7 @@ class TestInit:
         bootstrapped = {"kustomization.yaml": b"resources: [gotk-components.yaml]\n", "gotk-components.yaml": b"{}\n"}
         self.commit(fresh, bootstrapped)
         (error,) = dispatch(fresh, "init", artifact="fresh", to=FIRST).show().said("error")
-        assert (
-            "copy the other files, without gotk-sync.yaml, to a folder that no Kustomization of Flux applies" in error
-        )
+        assert "run `setup`: it copies the other files to a folder that no Kustomization of Flux applies" in error
         text = (fresh.runner.workspace / CONFIG).read_text().replace(FRESH, "flux/fresh")
         bootstrapped.pop("gotk-components.yaml")
         self.commit(fresh, bootstrapped, folder="flux/fresh")
