@@ -23,6 +23,7 @@ from ci_automation.flux.release import (
 )
 from ci_automation.flux.sources.rest import creation, field, listing, listings, notes
 from ci_automation.github.answers import require_name
+from ci_automation.github.errors import GitHubUnreachable
 from ci_automation.github.repository import Repository
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ci_automation.github.client import GitHub
 
 FLUX = "fluxcd/flux2"
+_WITHOUT = "Without GitHub: --releases FOLDER, a folder that `mirror` filled where GitHub can be reached."
 _MAX_PAGES = 100  # GitHub lists 10 000 releases at most
 _FIRST_PAGE, _NEXT_PAGE = 30, 100  # thirty releases are more than a year of Flux, and less than 3 KB
 _AT_ONCE = 50
@@ -67,9 +69,13 @@ class GitHubSource:
 
     def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
         """Return the releases, read only until all successors of `newer_than` are listed; see `ReleaseSource`."""
-        if not self._client.authenticated:
-            return releases(self._pages(newer_than), self._where)
-        return releases(self._with_checksums(tuple(self._query(newer_than)), newer_than), self._where)
+        try:
+            if not self._client.authenticated:
+                return releases(self._pages(newer_than), self._where)
+            return releases(self._with_checksums(tuple(self._query(newer_than)), newer_than), self._where)
+        except GitHubUnreachable as error:
+            error.hint = f"{error.hint} {_WITHOUT}"
+            raise
 
     def fetch(self, version: Version) -> FetchedRelease:
         """Return the release of `version`; see `ReleaseSource`."""

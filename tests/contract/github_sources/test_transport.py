@@ -70,8 +70,10 @@ def test_a_server_that_says_nothing_is_given_up(
 def test_a_server_that_is_not_there_is_said_so(source: Open) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    with pytest.raises(GitHubUnreachable, match="nothing listens there"):
+    with pytest.raises(GitHubUnreachable, match="nothing listens there") as caught:
         source(None, f"http://127.0.0.1:{port}").list()
+    assert caught.value.hint.startswith(GitHubUnreachable.hint)
+    assert "--releases FOLDER, a folder that `mirror` filled" in caught.value.hint
 
 
 def test_a_server_without_tls_is_not_asked_again(github: Forge, source: Open, waited: list[float]) -> None:
