@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import HoldStatement, Record
 
+    Place = OciRepository | LayoutDirectory
+
 
 @click.command("history", cls=HeadedCommand)
 @click.argument("artifact")
@@ -145,9 +147,7 @@ def _newer(entries: Sequence[HistoryEntry], after: datetime | None) -> Iterator[
             yield replace(entry, records=records, holds=holds)
 
 
-def history_rows(
-    entries: Sequence[HistoryEntry], repository: OciRepository | LayoutDirectory, *, every: bool = False
-) -> tuple[HistoryRow, ...]:
+def history_rows(entries: Sequence[HistoryEntry], repository: Place, *, every: bool = False) -> tuple[HistoryRow, ...]:
     """Return the moves of channels and the holds, the newest first."""
     found = sorted(table_rows(entries, repository, every=every), key=lambda it: it[:2], reverse=True)
     return tuple(HistoryRow(parse_time(at) if at else None, cells) for at, _, cells in found)
@@ -190,7 +190,7 @@ def _name_of(cell: Mapping[str, str]) -> str:
 
 
 def table_rows(
-    entries: Sequence[HistoryEntry], repository: OciRepository | LayoutDirectory, *, every: bool = False
+    entries: Sequence[HistoryEntry], repository: Place, *, every: bool = False
 ) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Yield each move of a channel and each hold, with its moment and its place among those that have none.
 
@@ -223,17 +223,11 @@ def table_rows(
             yield format_time(at), -place, (number, *common, f"{at:%Y-%m-%d %H:%M}", *said, here)
 
 
-def _move(
-    record: Record,
-    versions: Mapping[Digest, Version | None],
-    repository: OciRepository | LayoutDirectory,
-    entry: HistoryEntry,
-) -> str:
+def _move(record: Record, versions: Mapping[Digest, Version | None], repository: Place, entry: HistoryEntry) -> str:
     channel = _name(record.channel, repository)
     if record.rolled_back:
-        left = versions.get(record.previous) if record.previous else None
-        from_ = _told(left, record.previous, entry) if left and record.previous else record.previous
-        return f"{channel} went back to this from {from_ or 'what is not known'}"
+        left = _told(versions.get(record.previous), record.previous, entry) if record.previous else "what is not known"
+        return f"{channel} went back to this from {left}"
     if record.adopted:
         return f"adopted on {channel}"
     made = f", {entry.origin}" if entry.origin else ""
@@ -242,9 +236,9 @@ def _move(
     return f"published to {channel}{made}"
 
 
-def _told(version: Version, digest: Digest, entry: HistoryEntry) -> str:
+def _told(version: Version | None, digest: Digest, entry: HistoryEntry) -> str:
     """Return what the channel left for this entry: its version, or its immutable tag if both have one version."""
-    return immutable_tag(version, digest) if version == entry.version else str(version)
+    return immutable_tag(version, digest) if version and version == entry.version else str(version or digest)
 
 
 def _content(record: Record) -> str:
@@ -254,7 +248,7 @@ def _content(record: Record) -> str:
     return found
 
 
-def _name(channel: str, repository: OciRepository | LayoutDirectory) -> str:
+def _name(channel: str, repository: Place) -> str:
     """Return a channel by its tag alone, where it is of the repository whose history that is."""
     if isinstance(repository, OciRepository):
         return channel.removeprefix(f"{repository}:")
@@ -275,7 +269,7 @@ def _approval(record: Record, *, every: bool) -> str:
     return _UNKNOWN if record.recovered and record.proof is None else ""
 
 
-def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory, entry: HistoryEntry) -> str:
+def _hold(hold: HoldStatement, repository: Place, entry: HistoryEntry) -> str:
     because = f": {hold.reason}" if hold.reason else ""
     what = _told(hold.refused.version, hold.refused.digest, entry)
     if hold.until and hold.until <= hold.at:
