@@ -67,7 +67,8 @@ def diff_command(old: str, new: str, *, exit_code: bool, given: Arguments) -> in
     """Say what changes between two artifacts, folders, files or releases, and what that can break.
 
     OLD and NEW are each an artifact, also by digest, or by its number in `history` such as production@3; a folder with
-    its files; a components file alone; or a release of Flux, which is rendered with the flags given here. With a key or
+    its files; a components file alone; or a release of Flux, which is rendered with the flags given here and has no
+    other files. With a key or
     an identity to trust, only signed artifacts are compared. Every change has a class, as policies name it, and a
     severity; the gravest come first.
 
@@ -85,11 +86,12 @@ def diff_command(old: str, new: str, *, exit_code: bool, given: Arguments) -> in
         print_json(_to_json(found), "diff")
     elif given.output == "markdown":
         print_text(f"## {words_markdown((Code(before.name), ' to ', Code(after.name)))}\n")
-        blocks: list[Block] = [*map(Bullet, _remarks(found)), *sections(found.found, Detail.page(_ROWS))]
+        told = sections(found.found, Detail.page(_ROWS)) if _is_telling(found) else ()
+        blocks: list[Block] = [*map(Bullet, _remarks(found)), *told]
         print_text(to_markdown(blocks, "### {}"))
     else:
         print_parts(on_terminal(map(MarkedLine, _remarks(found))))
-        print_parts(text_parts(found.found, every=given.verbose))
+        print_parts(text_parts(found.found, every=given.verbose) if _is_telling(found) else ())
     return _code(found) if exit_code else _SAME
 
 
@@ -148,14 +150,24 @@ def _follow(old: str, config: Config | None) -> ClustersConfig | None:
         return None
 
 
+def _is_telling(found: Difference) -> bool:
+    """Return whether there is more to tell than the remarks; that nothing changes takes a look at all files."""
+    return not _unseen(found) or bool(found.found.changes or found.found.hazards)
+
+
+def _unseen(found: Difference) -> str:
+    """Return what says that files of one side were not compared, if so."""
+    sides = sorted((found.old, found.new), key=lambda side: side.overlay is None)
+    if found.overlays_compared or sides[0].overlay is None:
+        return ""
+    equal = "" if found.found.changes else "The components are equal. "
+    return f"{equal}The other files of {sides[0].name} were not compared: {sides[1].name} has the components alone."
+
+
 def _remarks(found: Difference) -> list[str]:
     """Return what a person must know of the two sides."""
     remarks = [f"{side.name}: {side.remark}" for side in (found.old, found.new) if side.remark]
-    if found.overlays_compared:
-        return remarks
-    neither = found.old.overlay is None and found.new.overlay is None
-    why = "neither side has any" if neither else "one side has none"
-    return [*remarks, f"Files around the components were not compared: {why}."]
+    return [*remarks, *filter(None, [_unseen(found)])]
 
 
 def _to_json(found: Difference) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.tree import NoComponentsFile, Tree
 from ci_automation.errors import UsageError
@@ -18,6 +19,7 @@ from ci_automation.flux.recover import recover
 from ci_automation.impact.assess import assess, compare_files
 from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.overlay.alone import flux_alone
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.report.findings import Findings
 
@@ -54,7 +56,10 @@ class NotWhole(UsageError):
 
 
 class Side(Struct, frozen=True):
-    """One of two states: its components file at `path`, and the files around it where they are known."""
+    """One of two states: its components file at `path`, and the files around it where they are known.
+
+    A release has no other files, wherever the other state has its components.
+    """
 
     name: str  # as the user named it
     components: str
@@ -63,6 +68,7 @@ class Side(Struct, frozen=True):
     path: str = ""
     digest: Digest | None = None
     remark: str = ""  # what is not sure about it
+    is_release: bool = False
 
 
 def of_artifact(name: str, reference: Reference, ports: Ports, components_file: str | None) -> Side:
@@ -102,11 +108,11 @@ def of_release(version: Version, options: Options, ports: Ports) -> Side:
     """Return what `flux install --export` of a release gives."""
     made = render_release(version, options, ports)
     remark = f"nothing proves that Flux renders it the same way: {made.detail}" if made.proof is Proof.NONE else ""
-    return Side(str(version), made.text, version, remark=remark)
+    return Side(str(version), made.text, version, remark=remark, is_release=True)
 
 
 class Difference(Struct, frozen=True):
-    """Two states and their differences; files around the components are compared only if both sides have them."""
+    """Two states and their differences; files around the components are not compared with a components file alone."""
 
     old: Side
     new: Side
@@ -133,6 +139,7 @@ def compare(old: Side, new: Side, clusters: Clusters, kustomize: Kustomize | Non
     for side in (old, new):
         if side.overlay is not None and not side.path:
             raise NotWhole(side.name)
+    old, new = _alone_as(new, old), _alone_as(old, new)
     both, moved = old.overlay is not None and new.overlay is not None, old.path != new.path
     known = Known(clusters, kustomize=kustomize, build=both and not moved)
     # The files that only one side has are looked at on both: there is nothing to compare them with.
@@ -144,6 +151,14 @@ def compare(old: Side, new: Side, clusters: Clusters, kustomize: Kustomize | Non
         sentence = f"the files were not built: the components are at {old.path}, and then at {new.path}"
         hazards = (Hazard(OVERLAY, Certainty.UNCHECKED, f"{old.path} to {new.path}", sentence), *hazards)
     return Difference(old, new, Findings(impact.changes, hazards, impact.pruned))
+
+
+def _alone_as(other: Side, side: Side) -> Side:
+    """Return a release as an artifact would have it that has nothing else, in the folders of the other side."""
+    if not side.is_release or other.overlay is None:
+        return side
+    files = flux_alone(other.overlay.replaced(other.path, other.components.encode()), other.path)
+    return replace(side, overlay=files, path=other.path)
 
 
 def _of_tree(name: str, tree: Tree, components_file: str | None, digest: Digest | None, remark: str) -> Side:

@@ -8,19 +8,13 @@ from msgspec import Struct
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
+from ci_automation.impact.overlay.alone import kustomization_of
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, lists_components
 from ci_automation.impact.overlay.kustomization import kustomization_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-_KUSTOMIZATION = """\
-apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources:
-  - {components}
-"""
 
 
 class FirstOverlay(Struct, frozen=True):
@@ -49,5 +43,5 @@ def first_overlay(top: Path, folder: str | None, taken: Tree | None) -> FirstOve
     tree = Tree(()) if taken is None else taken
     if kustomization_file(tree, ".") is None:
         components = COMPONENTS_PATH if taken is None else COMPONENTS
-        tree = tree.replaced("kustomization.yaml", _KUSTOMIZATION.format(components=components).encode())
+        tree = tree.replaced("kustomization.yaml", kustomization_of(components))
     return FirstOverlay(tree, dict(sorted((f"{folder}/{it.path}", it.content.decode()) for it in tree.files)))

@@ -178,7 +178,7 @@ def observe_or_adopt(
     except (Unsigned, ForeignSignature) as error:
         if not intent.adopt:
             raise
-        from ci_automation.flows.publication.placement import confirm  # only where a person is asked
+        from ci_automation.flows.publication.adoption import confirm  # only where a person is asked
 
         observed = look_at(channel, ports)
         confirm(observed, str(error), ports, intent)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.impact.checks import all_checks
 from ci_automation.impact.checks.overlay import secret_hazards
 from ci_automation.impact.compare import changes
 from ci_automation.impact.files import overlay_changes, overlay_diffs
+from ci_automation.impact.overlay.alone import flux_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,6 +71,12 @@ def assess(
         (*diffs, *(it for each in seen for it in each.diffs)),
         tuple(it for each in seen for it in each.rights),
     )
+
+
+def compare_with_flux_alone(components: str, after: Applied, known: Known) -> Impact:
+    """Return what `after` changes of Flux alone: these components, in the same folders, with no other file."""
+    alone = replace(after, components=components, overlay=flux_alone(after.files, after.path))
+    return assess(alone, after, known)
 
 
 def compare_files(before: Tree | None, after: Tree) -> Impact:

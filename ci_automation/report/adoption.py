@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from ci_automation.flux.components import hunks
 from ci_automation.report.blocks import Table, on_terminal, plain_line, plain_text
-from ci_automation.report.changes import what_can_break
+from ci_automation.report.changes import beside_flux
+from ci_automation.report.findings import Findings
 from ci_automation.report.rights import rights_blocks
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
-    from ci_automation.impact.change import Hazard
+    from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.impact.rights import FolderRights
 
 ALONE = "Adoption signs and records this digest, and publishes nothing else."
@@ -51,6 +52,8 @@ class Adoption(Struct, frozen=True):
     holds: tuple[str, ...] = ()  # that go on
     secrets: tuple[str, ...] = ()  # files that hold one in plain text
     hazards: tuple[Hazard, ...] = ()  # of the overlay as it is: that it cannot be built
+    changes: tuple[Change, ...] = ()  # from Flux alone, of this version with these options, to what clusters get
+    texts: tuple[FileDiff, ...] = ()  # of the overlay, compared with the signed digest if there is one
     rights: tuple[FolderRights, ...] = ()
     version_tags: tuple[str, ...] = ()  # that lead to it once it is adopted, and lead elsewhere now or nowhere
 
@@ -97,8 +100,9 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool
         lines += [Table(("path", "bytes", "sha256", ""), tuple(rows)).to_text(), ""]
     else:
         lines.append(f"There are no files but {adoption.components}.")
+    found = Findings(adoption.changes, adoption.hazards, diffs=adoption.texts)
     for parts in (
-        what_can_break(adoption.hazards, every=every),
+        beside_flux(found, every=every),
         on_terminal(rights_blocks(adoption.rights, every=every)),
     ):
         told = [part.to_text() for part in parts]

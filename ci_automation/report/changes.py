@@ -97,11 +97,16 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
     yield from [MarkedLine(f"{_passed(found)}{HINT}")] if found.gates and not every else ()
 
 
-def what_can_break(hazards: tuple[Hazard, ...], *, every: bool) -> Iterator[Part]:
-    """Yield the hazards of what is not compared with anything, for a terminal."""
+def beside_flux(found: Findings, *, every: bool) -> Iterator[Part]:
+    """Yield what is different from Flux alone, what can break, and what is in the files that were compared."""
     detail = _EVERY if every else _SHORT
-    blocks = tuple(hazard_blocks(Findings(hazards=hazards), detail))
-    yield from on_terminal((Titled("What can break (certainty, gate)", blocks),)) if hazards else ()
+    if found.changes:
+        title = "What clusters get in place of Flux alone (severity, class)"
+        yield from on_terminal((Titled(title, tuple(change_blocks(found, detail))),))
+    if found.hazards:
+        yield from on_terminal((Titled("What can break (certainty, gate)", tuple(hazard_blocks(found, detail))),))
+    if found.diffs:
+        yield from on_terminal((Titled("In these files", file_blocks(found, detail)),))
 
 
 def sections(found: Findings, detail: Detail) -> Iterator[Titled]:

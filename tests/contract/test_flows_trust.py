@@ -14,7 +14,8 @@ from ci_automation.flows.apply import apply
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning.plan import make_plan
-from ci_automation.flows.publication.placement import ChannelMovedBack, NotAdopted
+from ci_automation.flows.publication.adoption import NotAdopted
+from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import NotOurs, heal, update
 from ci_automation.flows.verify import ClusterRefuses, verify_channel

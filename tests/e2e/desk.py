@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
 
+BINDING = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: planted}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: default, namespace: default}]
+"""
 CHANNEL = "layout:registry:production"
 SIGNED = ("--signing", "key", "--key", "cosign.key")
 TRUSTED = ("--public-key", "cosign.pub")

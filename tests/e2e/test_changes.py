@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved, ours, packed, write_tree
+from tests.e2e.desk import BINDING, CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved, ours, packed, write_tree
 from tests.fakes.releases import write_releases
 from tests.fakes.world import OVERLAY, key_pem
 
@@ -225,6 +225,18 @@ class TestUnproven:
 
 
 class TestAdoption:
+    def test_what_was_planted_beside_flux_is_shown_with_its_text(self, desk: Desk) -> None:
+        desk.write("overlay/kustomization.yaml", "resources: [flux-system/gotk-components.yaml, planted.yaml]\n")
+        desk.write("overlay/planted.yaml", BINDING)
+        unsigned = ("--signing", "unsafe-unsigned", "--overlay", "overlay")
+        desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *unsigned)
+        ran = desk.run(*UPDATE, "--adopt")
+        assert ran.code == 10
+        told = ran.err.partition("What clusters get in place of Flux alone (severity, class):\n")[2]
+        assert told.startswith("  danger, rbac: ClusterRoleBinding planted is new")
+        assert "  planted.yaml:\n" in ran.err
+        assert "    +metadata: {name: planted}\n" in ran.err
+
     @pytest.mark.parametrize("signing", [("--signing", "unsafe-unsigned"), ("--signing", "key", "--key", "other.key")])
     def test_a_base_that_is_not_ours_is_taken_once_and_what_follows_is_signed(
         self, desk: Desk, signing: tuple[str, ...]
@@ -240,6 +252,7 @@ class TestAdoption:
         digest = desk.ok("check", CHANNEL, "--output", "json").json["digest"]
         ran = desk.ok(*UPDATE, "--adopt", "--yes")
         assert "Adoption signs and records this digest, and publishes nothing else." in ran.err
+        assert "in place of Flux alone" not in ran.err
         assert f"{digest} was adopted and signed, and this run published nothing else." in ran.out
         assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"] == digest
         told = ran.out.partition("To publish v2.98.8:\nflux-manifests ")[2]

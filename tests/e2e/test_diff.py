@@ -8,7 +8,7 @@ import pytest
 
 from ci_automation.impact.change import ChangeClass, ObjectId, Severity
 from ci_automation.report.findings import COUNTED
-from tests.e2e.desk import CHANNEL, TRUSTED, write_tree
+from tests.e2e.desk import BINDING, CHANNEL, TRUSTED, write_tree
 from tests.fakes.world import OVERLAY, key_pem
 
 if TYPE_CHECKING:
@@ -16,9 +16,19 @@ if TYPE_CHECKING:
 
 OLD, NEW = "v2.98.8", "v2.99.4"
 CHANGE_KEYS = {"class", "kind", "object", "severity", "sentence", "path", "from", "to", "fingerprint"}
-HAZARD_KEYS = {"gate", "certainty", "subject", "sentence", "places", "remedies", "fingerprint", "together", "name"}
+HAZARD_KEYS = {
+    "gate",
+    "certainty",
+    "subject",
+    "sentence",
+    "places",
+    "remedies",
+    "fingerprint",
+    "together",
+    "name",
+    "final",
+}
 EXTRA = ("--components-extra", "image-reflector-controller")  # the minor release takes a version of its CRDs away
-NO_OVERLAY = "Files around the components were not compared: neither side has any.\n"
 
 
 def components(desk: Desk, name: str, version: str, *flags: str) -> str:
@@ -42,7 +52,7 @@ def test_text_markdown_and_json_show_the_same(desk: Desk) -> None:
     found = desk.ok("diff", OLD, NEW, *EXTRA, "--output", "json").json
     every = " ".join(desk.ok("diff", OLD, NEW, *EXTRA, "-v").out.split())
     page = desk.ok("diff", OLD, NEW, *EXTRA, "--output", "markdown").out.replace("\\", "")
-    assert page.startswith(f"## `{OLD}` to `{NEW}`\n\n- Files around the components were not compared")
+    assert page.startswith(f"## `{OLD}` to `{NEW}`\n\n### ")
     for change in found["changes"]:
         where = str(ObjectId(**change["object"]))
         assert " ".join(change["sentence"].removeprefix(f"{where} ").split()) in every
@@ -58,7 +68,7 @@ def test_text_markdown_and_json_show_the_same(desk: Desk) -> None:
 
 def test_nothing_is_other_in_the_same(desk: Desk) -> None:
     ran = desk.ok("diff", OLD, OLD)
-    assert ran.out == f"{NO_OVERLAY}No object and no file changes.\n"
+    assert ran.out == "No object and no file changes.\n"
     assert desk.ok("diff", OLD, OLD, "--output", "json").json["changes"] == []
 
 
@@ -87,7 +97,7 @@ def test_a_row_of_a_configured_artifact_is_a_side(desk: Desk) -> None:
 
 
 def test_an_artifact_a_folder_a_file_and_a_release_are_the_same_to_it(desk: Desk) -> None:
-    digest = desk.init("--overlay", write_tree(desk, "overlay", OVERLAY), version=OLD)
+    digest = desk.init(version=OLD)
     desk.ok("pull", CHANNEL, "out")
     alone = components(desk, "alone.yaml", OLD)
     sides = [CHANNEL, f"layout:registry@{digest}", "out", alone, OLD, OLD.removeprefix("v")]
@@ -111,7 +121,22 @@ def test_files_of_the_team_are_compared_where_both_sides_have_them(desk: Desk) -
     found = desk.ok("diff", CHANNEL, "out", *TRUSTED, "--output", "json").json
     assert found["overlaysCompared"]
     assert [change["class"] for change in found["changes"]] == ["overlay"]
-    assert NO_OVERLAY not in desk.ok("diff", CHANNEL, "out", *TRUSTED).out
+    assert "not compared" not in desk.ok("diff", CHANNEL, "out", *TRUSTED).out
+
+
+def test_a_release_has_no_files_of_the_team_and_a_components_file_alone_does_not_say(desk: Desk) -> None:
+    """A planted object beside Flux's own components is no "nothing changes"."""
+    desk.write("overlay/kustomization.yaml", "resources: [flux-system/gotk-components.yaml, planted.yaml]\n")
+    desk.write("overlay/planted.yaml", BINDING)
+    desk.init("--overlay", "overlay", version=OLD)
+    ran = desk.run("diff", OLD, CHANNEL, *TRUSTED, "--exit-code")
+    assert ran.code == 1
+    assert "danger, rbac: ClusterRoleBinding planted is new" in ran.out
+    ran = desk.ok("diff", components(desk, "alone.yaml", OLD), CHANNEL, *TRUSTED)
+    assert ran.out == (
+        f"The components are equal. The other files of {CHANNEL} were not compared: alone.yaml has the components "
+        "alone.\n"
+    )
 
 
 def test_manifests_of_the_fleet_are_looked_at(desk: Desk) -> None:
@@ -165,7 +190,8 @@ class TestOverlay:
         ran = desk.ok("diff", CHANNEL, "out", *TRUSTED, "--output", "json")
         (hazard,) = (it for it in ran.json["hazards"] if it["gate"] == "overlay")
         assert (hazard["certainty"], "gone.yaml" in hazard["sentence"]) == ("certain", True)
-        assert hazard["fingerprint"] in desk.ok("diff", CHANNEL, "out", *TRUSTED).out
+        assert hazard["final"]
+        assert f"certain, overlay: {hazard['sentence']}\n" in desk.ok("diff", CHANNEL, "out", *TRUSTED).out
 
     def test_what_clusters_would_delete_is_told(self, desk: Desk) -> None:
         self.pulled(desk)

@@ -290,6 +290,7 @@ class TestWeReadOthers:
         assert (unanswered.code, unanswered.error) == (10, "not-adopted")
         assert f"{COMPONENTS} equals what Flux {BEFORE} renders with its options, byte for byte." in unanswered.errors
         assert all(path in unanswered.errors for path in OVERLAY)
+        assert "In these files:\n" in unanswered.errors
         assert crane("digest", str(channel).removeprefix("oci://")).strip() == reference.partition("@")[2]
         said = program.succeed(*arguments, "--adopt", "--yes")
         assert (said["version"], said["signature"]) == (BEFORE, "adopted")

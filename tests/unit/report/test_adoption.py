@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Certainty, Hazard, Severity
+from ci_automation.impact.change import Certainty, FileDiff, Hazard, Severity
+from ci_automation.impact.compare import changes
 from ci_automation.impact.rights import FolderRights, Right
 from ci_automation.report.adoption import AdoptedFile, Adoption, adoption_text, difference
 
@@ -26,6 +27,12 @@ ADOPTION = Adoption(
     ),
     compared_with=Digest.of(b"signed"),
 )
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a}
+spec: {template: {spec: {containers: [{name: m, image: 'IMAGE'}]}}}
+"""
 
 
 def test_every_file_is_shown_with_its_digest_and_what_became_of_it() -> None:
@@ -70,6 +77,26 @@ def test_an_overlay_that_does_not_build_is_told_before_the_question() -> None:
         assert "look at `z`" in text
         assert "everything is new" not in text
     assert "What can break" not in adoption_text(ADOPTION)
+
+
+def test_what_is_different_from_flux_alone_and_each_file_come_before_the_question() -> None:
+    """A foreign image in a kustomization shows in no list of files."""
+    old, new = (DEPLOYMENT.replace("IMAGE", it) for it in ("a.example/x:1", "evil.example/x:1"))
+    shown = replace(
+        ADOPTION,
+        changes=tuple(changes(old, new)),
+        texts=(FileDiff("kustomization.yaml", "+images: [evil]"),),
+    )
+    text = adoption_text(shown)
+    told = text.index(
+        "What clusters get in place of Flux alone (severity, class):\n  warning, image: Deployment a runs evil.example"
+    )
+    assert (
+        told
+        < text.index("In these files:\n  kustomization.yaml:\n    +images: [evil]")
+        < text.index("equals what Flux")
+    )
+    assert "in place of Flux alone" not in adoption_text(ADOPTION)
 
 
 def test_a_difference_is_shown_and_an_endless_one_cut() -> None:

@@ -1,0 +1,156 @@
+"""Show a person what a channel has, built and compared with Flux alone, and ask whether to adopt it."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.archive import HiddenContent
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.tree import Tree, TreeFile
+from ci_automation.errors import VerificationFailed
+from ci_automation.flows.history import immutable_references
+from ci_automation.flows.observe import Observed, Trust
+from ci_automation.flows.planning.base import read_shown, read_tree
+from ci_automation.flows.publication.recording import kept_holds
+from ci_automation.flows.publication.tags import VersionTags
+from ci_automation.flows.rendering import render_release
+from ci_automation.flux.artifact import stated_overlay_digest, with_stated_flags
+from ci_automation.flux.recover import recover
+from ci_automation.impact.assess import compare_with_flux_alone
+from ci_automation.impact.change import ChangeClass
+from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.files import overlay_diffs
+from ci_automation.impact.overlay.bootstrapped import plain_secrets
+from ci_automation.impact.overlay.preflight import preflight
+from ci_automation.report.adoption import AdoptedFile, Adoption, difference
+from ci_automation.signing.verify import verify
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.manifest import Manifest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.ports import Intent, Ports
+
+_ROW, _MOST_SHOWN = 40, 250_000  # characters beside a path, and of the list of all: a page of GitHub's has room for it
+_STATED, _MOST_STATED = ("source", "revision", "created"), 200
+_IGNORE_FILE = ".sourceignore"  # of source-controller, which also drops its own list of files to ignore for it
+
+
+class NotAdopted(VerificationFailed):
+    """A person was asked whether to trust an artifact, and did not say yes."""
+
+    hint = (
+        "Review the listed files. To adopt the digest, answer yes or add --yes; in the action, set `adopt` to exactly "
+        "this digest."
+    )
+
+    def __init__(self, channel: Reference) -> None:
+        super().__init__(f"{channel} has no trusted signature and was not adopted")
+
+
+def confirm(observed: Observed, problem: str, ports: Ports, intent: Intent) -> None:
+    """Show a person the problem and every file of what a channel has, and ask whether to adopt it.
+
+    Raises:
+        NotAdopted: the person did not.
+        HiddenContent: what it holds cannot be shown to a person as clusters see it.
+    """
+    if not ports.confirm(_adoption(observed, problem, ports, intent)):
+        raise NotAdopted(observed.channel) from None
+
+
+def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) -> Adoption:
+    tree = read_shown(observed, ports)
+    _require_clear_names(tree)
+    path = tree.components_path(intent.components_file)
+    recovered = recover(tree[path].decode(errors="replace"))
+    digest = stated_overlay_digest(observed.manifest)
+    if observed.version not in {None, recovered.version} or digest not in {None, str(tree.without(path).digest())}:
+        raise HiddenContent("its annotations state another version or other files, and later runs go by them")
+    options = with_stated_flags(recovered.options, observed.manifest)  # which later steps take along
+    upstream = render_release(recovered.version, options, ports).text
+    signed, before = _last_signed(observed, ports)
+    stated = ((name, observed.manifest.annotations.get(f"org.opencontainers.image.{name}")) for name in _STATED)
+    overlay, known = tree.without(path).by_path, {name: file for name, file in before.by_path.items() if name != path}
+    now, had = overlay.get, known.get
+    tags = (
+        VersionTags(observed.channel, recovered.version, ports).astray(observed.digest) if intent.version_tags else ()
+    )
+    built = preflight(Tree(()), tree, path, ports.kustomize)
+    text = tree[path].decode(errors="replace")
+    applied = Applied(text, recovered.version, tree.without(path), path, options.registry)
+    compared = compare_with_flux_alone(upstream, applied, Known(intent.clusters, kustomize=ports.kustomize))
+    return Adoption(
+        channel=observed.channel,
+        digest=observed.digest,
+        problem=problem,
+        version=recovered.version,
+        options=options.to_arguments(),
+        components=path,
+        difference=difference(upstream.encode(), tree[path]),
+        overlay=tuple(
+            AdoptedFile(name, len(it.content), Digest.of(it.content), _change(now(name), had(name)) if signed else "")
+            for name, it in sorted({**known, **overlay}.items())
+        ),
+        compared_with=signed.digest if signed else None,
+        compared_options=_options(signed, before, path) if signed else (),
+        stated=tuple(f"{name} {said[:_MOST_STATED]}" for name, said in stated if said),
+        secrets=plain_secrets(tree.without(path), lenient=True),
+        holds=tuple(it.goes_on_as for it in kept_holds(observed, recovered.version, ports, intent.now)),
+        hazards=built.hazards,
+        changes=tuple(it for it in compared.changes if it.belongs_to is not ChangeClass.OVERLAY),
+        texts=overlay_diffs(before.without(path), tree.without(path)),
+        rights=built.rights,
+        version_tags=tuple(str(tag.tag) for tag in tags),
+    )
+
+
+def _require_clear_names(tree: Tree) -> None:
+    """Check that a list of the names tells a person which files clusters get.
+
+    Raises:
+        HiddenContent: it does not.
+    """
+    if len(tree.by_path) * (_ROW + max(map(len, tree.by_path), default=0)) > _MOST_SHOWN:
+        raise HiddenContent(f"the list of its {len(tree.by_path)} files is longer than a page")
+    looks: dict[str, str] = {}
+    for path in sorted(tree.by_path):
+        if not path.isprintable():
+            raise HiddenContent(f"the name {path!a} has invisible characters")
+        look = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", path).casefold())
+        if look in looks:
+            raise HiddenContent(f"{looks[look]!r} and {path!r} are two files whose names look alike")
+        looks[look] = path
+        if PurePosixPath(path).name == _IGNORE_FILE:
+            raise HiddenContent(f"with {path!r}, clusters leave out some files and take others")
+
+
+def _options(signed: Manifest, tree: Tree, path: str) -> tuple[str, ...]:
+    if path not in tree.by_path:
+        return ()
+    return with_stated_flags(recover(tree[path].decode(errors="replace")).options, signed).to_arguments()
+
+
+def _change(now: TreeFile | None, before: TreeFile | None) -> str:
+    """Return what became of a file, which is there now or was before."""
+    return "gone" if now is None else "new" if before is None else "same" if now == before else "changed"
+
+
+def _last_signed(observed: Observed, ports: Ports) -> tuple[Manifest | None, Tree]:
+    """Return what the channel had last by its records, or else the highest version that a trusted signer signed."""
+    channel, trusted = observed.channel, ports.trusted
+    if trusted is None:
+        return None, Tree(())
+    last = ports.ledger(channel).newest()
+    first = (channel.at_digest(last.digest),) if last else ()
+    for reference in (*first, *immutable_references(channel, ports)):
+        manifest = ports.registry.manifest(reference)
+        if manifest.digest == observed.digest:
+            continue
+        try:
+            verify(ports.registry, channel, manifest.digest, trusted)
+        except VerificationFailed:
+            continue
+        return manifest, read_tree(Observed(reference, manifest, Trust.VERIFIED, None), ports)
+    return None, Tree(())
