@@ -162,9 +162,12 @@ def _without_upstream(step: PlannedStep) -> PlannedStep:
 
 def _why(step: PlannedStep) -> str:
     told = "; ".join(main_reasons(step))
-    if step.decision is not Decision.APPROVAL or len(told) <= _MAX_WHY:
+    if step.decision is not Decision.APPROVAL or (len(step.reasons) <= _FEW and len(told) <= _MAX_WHY):
         return told
-    first, left = shortened(step.reasons[0], _MAX_WHY), len(step.reasons) - 1
+    from ci_automation.report.findings import Findings  # not for a check that finds nothing to do
+
+    gravest = next(iter(Findings.of(step).causes()), step.reasons[0])  # what can break before what the policy says
+    first, left = shortened(gravest, _MAX_WHY), len(step.reasons) - 1
     return f"{first}; and {left} more reason{'' if left == 1 else 's'}" if left else first
 
 

@@ -12,6 +12,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
@@ -249,6 +250,16 @@ class TestPlanTable:
             "a minor; and 2 more reasons",
             "a minor; rbac; crds",
         ]
+
+    def test_what_can_break_is_told_before_what_the_policy_says(self) -> None:
+        hazard = Hazard("crds", Certainty.POSSIBLE, "x", "v1beta2 of Alert is removed: clusters that store it break")
+        gates = (
+            Verdict("kind", Decision.APPROVAL, "a minor release needs approval"),
+            Verdict("crds", Decision.APPROVAL, hazard.sentence, f"possible, {hazard.fingerprint}"),
+        )
+        reasons = (*(gate.reason for gate in gates), "another")
+        asked = replace(step(Decision.APPROVAL), reasons=reasons, gates=gates, hazards=(hazard,))
+        assert plan_table(plan(asked), 0, cut=True).rows[1][3] == "v1beta2 of Alert is removed; and 2 more reasons"
 
     def test_what_needs_approval_is_told_in_a_few_words_and_no_reason_is_a_stub(self) -> None:
         for reasons, told in (
