@@ -11,6 +11,7 @@ import click
 from msgspec.structs import replace
 
 from ci_automation.cli.arguments import configuration
+from ci_automation.cli.follow_up import verifying_keys
 from ci_automation.cli.output import print_json, print_line, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
@@ -23,6 +24,7 @@ from ci_automation.flux.following import SyncSettings
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
+    from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.bootstrap import Installation
     from ci_automation.flows.ports import Ports
 
@@ -53,7 +55,7 @@ def sync_manifests_command(
     if given.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": [*found.objects()]})
         return
-    print_text(found.to_yaml().rstrip("\n"))
+    print_text(found.to_yaml(verifying_keys(_configured(artifact, given), given)).rstrip("\n"))
 
 
 @click.command("bootstrap-manifests", cls=HeadedCommand)
@@ -118,7 +120,13 @@ def _prepared(artifact: str, timeout: str, given: Arguments) -> tuple[Installati
 
 def _sync_settings(artifact: str, given: Arguments) -> SyncSettings:
     """Return the settings of the cluster's objects as they are configured for an artifact."""
+    configured = _configured(artifact, given)
+    return (configured.sync if configured else None) or SyncSettings()
+
+
+def _configured(artifact: str, given: Arguments) -> ArtifactConfig | None:
+    """Return what is configured for an artifact, if anything is."""
     with suppress(UnknownArtifact):
         if config := configuration(given):
-            return config.find(artifact).sync or SyncSettings()
-    return SyncSettings()
+            return config.find(artifact)
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from msgspec.structs import replace
 from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Repeat
 from ci_automation.cli.parameters import INSTALL_FLAGS
 from ci_automation.cli.trust import signing_mode
+from ci_automation.config.model import VerifyConfig
+from ci_automation.errors import SigningError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
+    from ci_automation.config.model import ArtifactConfig
 
 
 def _guessed(half: str) -> str:
@@ -26,6 +30,18 @@ def _guessed(half: str) -> str:
 
 def _is_guessed(signing: tuple[str, ...]) -> bool:
     return signing[:4] == ("--signing", "key", "--key", _guessed("key"))
+
+
+def _has_key(half: Path, target: Target) -> bool:
+    """Return whether a file has the public key that is trusted here."""
+    from ci_automation.signing.keys.private import load_public_key
+
+    if not half.exists() or (trusted := target.ports.trusted) is None:
+        return False
+    try:
+        return trusted.names(load_public_key(str(half), os.environ, Path()).fingerprint)
+    except (SigningError, UsageError):
+        return False
 
 
 def repeated_options(given: Arguments, *, begun: bool = False) -> tuple[str, ...]:
@@ -46,10 +62,20 @@ def planned(target: Target, given: Arguments) -> tuple[str, ...]:
     """Return whom the plan for an approval has to trust: who signs it, if no other signer is known."""
     told = _said(given, Repeat.TRUST)
     if given.key and not given.public_key and not given.issuer:
-        return ("--key", given.key, *told)
+        if target.configured and target.configured.verify != VerifyConfig():
+            return told
+        half = Path(given.key).with_suffix(".pub")
+        return ("--public-key", str(half), *told) if _has_key(half, target) else ("--key", given.key, *told)
     if told or target.ports.trusted is not None or not _is_guessed(signing_options(target, given)):
         return told
     return ("--public-key", _guessed("pub"))
+
+
+def verifying_keys(configured: ArtifactConfig | None, given: Arguments) -> tuple[str, ...]:
+    """Return where the keys are that count here, as the command `public-key` takes them; empty if no key is named."""
+    named = given.public_key or (configured.verify.public_keys if configured else ())
+    signing = given.key or (configured.signing.key if configured else None)
+    return named or ((signing,) if signing else ())
 
 
 def signing_options(target: Target, given: Arguments) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.arguments import ContradictingOptions
+from ci_automation.cli.follow_up import verifying_keys
 from ci_automation.cli.output import print_aside, print_json, print_line, print_parts, print_text
 from ci_automation.cli.parameters import COMMON, IDENTITIES, SIGNING, HeadedCommand, takes
 from ci_automation.cli.target import rendered
@@ -92,7 +93,7 @@ def init_command(
     if not allow_secrets:
         require_encrypted_build(first.hazards)
     result = publish_first(first, goal.ports, taken.intent)
-    steps = migration_steps(source, taken.git, _objects(goal), keep_sync=keep_sync) if source is not None else ""
+    steps = migration_steps(source, taken.git, _objects(goal, given), keep_sync=keep_sync) if source is not None else ""
     _print(result, goal, given, steps)
 
 
@@ -111,10 +112,11 @@ def _require_fitting(
         raise ContradictingOptions("--keep-sync and --still-in-git go with --from")
 
 
-def _objects(goal: Target) -> str:
+def _objects(goal: Target, given: Arguments) -> str:
     """Return the objects by which a cluster follows the artifact, or why there are none."""
     try:
-        return sync(goal.channel, goal.ports, goal.configured.sync if goal.configured else None).to_yaml()
+        found = sync(goal.channel, goal.ports, goal.configured.sync if goal.configured else None)
+        return found.to_yaml(verifying_keys(goal.configured, given))
     except (UsageError, VerificationFailed) as error:
         return f"# `sync-manifests` prints the objects: {plain_text(str(error))}"
 

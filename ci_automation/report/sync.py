@@ -8,6 +8,7 @@ bundle, so there is exactly one, unless the configuration writes its own.
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ci_automation.flux.version import Version
 from ci_automation.report.cluster_objects import as_yaml, login_secret, named_secrets, quoted, required_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.following import SyncSettings
@@ -151,13 +152,16 @@ class Sync(Struct, frozen=True):
             _object(KUSTOMIZATION, "Kustomization", metadata, {**applied, **kustomization, **told}),
         )
 
-    def to_yaml(self) -> str:
+    def to_yaml(self, keys: Sequence[str] = ()) -> str:
         """Return the objects as YAML, with what has to be done before they are applied.
+
+        `keys` are where the keys are that the Secret gets, as the command `public-key` takes them.
 
         Raises:
             NoSingleIdentity: the identities cannot be said in one entry.
         """
-        return "".join(f"# {line}\n" for line in self._advice()) + as_yaml(self.objects())
+        advice = self._advice(shlex.join(keys or ("cosign.pub",)))
+        return "".join(f"# {line}\n" for line in advice) + as_yaml(self.objects())
 
     def _verify(self) -> dict[str, Any]:
         verify = self.verify
@@ -185,13 +189,13 @@ class Sync(Struct, frozen=True):
             first.setdefault((each.namespace, each.name), each)
         return tuple(first.values())
 
-    def _advice(self) -> Iterator[str]:
+    def _advice(self, keys: str) -> Iterator[str]:
         match self.verify:
             case ByKey(secret, fingerprints):
                 there = f"--secret {secret} --namespace {self.home}"
                 yield f"The Secret {secret} holds public keys alone, each in an entry that ends with .pub:"
                 yield from (f"  {fingerprint}" for fingerprint in fingerprints)
-                yield f"Make it first:  flux-manifests public-key cosign.pub {there} | kubectl apply -f -"
+                yield f"Make it first:  flux-manifests public-key {keys} {there} | kubectl apply -f -"
             case ByIdentity(_, str(root_secret)):
                 create = f"kubectl -n {self.home} create secret generic"
                 yield f"The Secret {root_secret} holds the trusted root of your own Sigstore; Flux reads it since v2.9."

@@ -197,8 +197,10 @@ def test_an_approval_of_what_is_configured(desk: Desk, verify: str) -> None:
         assert "othing was verified" not in desk.ok(*words).out
 
 
-def test_the_secret(desk: Desk) -> None:
-    (line,) = (line for line in KEYED.to_yaml().splitlines() if "flux-manifests public-key" in line)
+@pytest.mark.parametrize("keys", [(), ("our keys/k.key",)], ids=["the usual one", "the one given"])
+def test_the_secret(desk: Desk, keys: tuple[str, ...]) -> None:
+    desk.write("our keys/k.key", desk.read("cosign.key"))
+    (line,) = (line for line in KEYED.to_yaml(keys).splitlines() if "flux-manifests public-key" in line)
     command, _, rest = line.partition("flux-manifests ")[2].partition(" | ")
     assert rest == "kubectl apply -f -"
     assert "kind: Secret" in desk.ok(*shlex.split(command)).out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +10,22 @@ from msgspec.structs import replace
 
 from ci_automation.action.commands import ACTION_COMMANDS
 from ci_automation.cli.arguments import Arguments
-from ci_automation.cli.follow_up import flags, lifting, planned, repeated_options, signing_options, signs_elsewhere
+from ci_automation.cli.follow_up import (
+    flags,
+    lifting,
+    planned,
+    repeated_options,
+    signing_options,
+    signs_elsewhere,
+    verifying_keys,
+)
 from ci_automation.cli.options import ACTION_NAMES, INPUTS, OF_COMMAND_LINE, OPTIONS, Heading, Kind
 from ci_automation.cli.target import Target
+from ci_automation.config.model import ArtifactConfig, SigningConfig, SigningMode, VerifyConfig
 from ci_automation.flows.ports import Intent, Prepared
 from ci_automation.signing.sigstore.root import TrustRoot
-from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
-from tests.fakes.world import CHANNEL, NOW, World
+from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
+from tests.fakes.world import CHANNEL, NOW, World, signing_key
 
 OF_PROGRAM = {"flags", "key_must_open", "logins", "github_token", "keyless", "keys"}  # what no option of its own says
 
@@ -95,6 +105,43 @@ def test_the_approved_step_is_signed_as_this_run_signs(
 
 def test_a_plan_trusts_the_key_that_signs() -> None:
     assert planned(target(), Arguments(key="k.key")) == ("--key", "k.key")
+
+
+def test_a_plan_does_without_the_private_key_if_a_public_one_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    key = signing_key().public
+    ours = target()
+    assert ours.ports.trusted == TrustedKeys((key,))
+    given = Arguments(key="k.key")
+    Path("k.pub").write_text("no key")
+    assert planned(ours, given) == ("--key", "k.key")
+    Path("k.pub").write_text(signing_key("theirs").public.to_pem())
+    assert planned(ours, given) == ("--key", "k.key")
+    Path("k.pub").write_text(key.to_pem())
+    assert planned(ours, given) == ("--public-key", "k.pub")
+    assert planned(replace(ours, prepared=Prepared(World().ports(trusted=None), ours.intent)), given)[0] == "--key"
+    named = ArtifactConfig("production", CHANNEL, verify=VerifyConfig(("our.pub",)))
+    assert planned(replace(ours, configured=named), given) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "configured", "keys"),
+    [
+        (Arguments(public_key=("a", "b"), key="k"), None, ("a", "b")),
+        (Arguments(key="../w/cosign.key"), None, ("../w/cosign.key",)),
+        (Arguments(key="k"), {"verify": VerifyConfig(("our.pub",))}, ("our.pub",)),
+        (Arguments(), {"signing": SigningConfig(SigningMode.KEY, "our.key")}, ("our.key",)),
+        (Arguments(), {}, ()),
+        (Arguments(), None, ()),
+    ],
+)
+def test_the_secret_for_clusters_is_made_of_the_keys_that_were_named(
+    given: Arguments, configured: dict[str, Any] | None, keys: tuple[str, ...]
+) -> None:
+    known = None if configured is None else ArtifactConfig("production", CHANNEL, **configured)
+    assert verifying_keys(known, given) == keys
 
 
 def test_every_kind_has_an_option() -> None:
