@@ -80,6 +80,7 @@ def test_what_was_published_is_neither_adopted_nor_accepted_again() -> None:
     assert repeated_options(Arguments(adopt=True, accept_edits=True, overlay="o"), begun=True) == ("--overlay", "o")
 
 
+LIFT = "flux-manifests rollback production --lift"
 SIGNED = {
     "as most do, with a placeholder": ({}, "--signing key --key YOUR.key"),
     "with the key of this run": ({"key": "k.key"}, "--signing key --key k.key"),
@@ -100,7 +101,7 @@ def test_the_approved_step_is_signed_as_this_run_signs(
     for name in ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL"):
         monkeypatch.delenv(name, raising=False)
     assert " ".join(signing_options(target(), Arguments(**values))) == text
-    assert " ".join(lifting(target(), Arguments(**values, config="c", overlay="o"))) == f"{text} --config c"
+    assert " ".join(lifting(target(), Arguments(**values, config="c", overlay="o"))) == f"{LIFT} {text} --config c"
 
 
 def test_a_plan_trusts_the_key_that_signs() -> None:
