@@ -33,8 +33,8 @@ class Unsigned(VerificationFailed):
     """A digest has no signature."""
 
     hint = (
-        "`update` and `check --heal` sign it again if records prove that it is yours. If it is yours without such "
-        "proof, adopt it with `update --adopt`, which shows every file first."
+        "If it is yours, adopt it with `update --adopt`, which shows every file first. If it lost a signature, and "
+        "records prove that it is yours, `update` and `check --heal` sign it again without a question."
     )
 
     def __init__(self, reference: Reference) -> None:

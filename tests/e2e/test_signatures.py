@@ -180,11 +180,22 @@ class TestMovedBack:
         assert desk.ok(*UPDATE, "--output", "json").json["version"] == "v2.98.8"
 
     @pytest.mark.usefixtures("old")
+    def test_a_verification_begins_with_the_bad_verdict(self, desk: Desk) -> None:
+        ran = desk.run("verify", CHANNEL, *TRUSTED)
+        assert (ran.code, "code channel-moved-back" in ran.err) == (10, True)
+        verdict, signed, *_ = ran.out.splitlines()
+        assert verdict == f"{CHANNEL} failed the verification. The error at the end says why."
+        assert signed.startswith(f"{CHANNEL} is signed: Flux v2.98.5")
+        point_channel(desk, next(digest for tag, digest in tags(desk).items() if tag.startswith("v2.98.8-")))
+        assert desk.ok("verify", CHANNEL, *TRUSTED).out.startswith(f"{CHANNEL} is signed: ")
+
+    @pytest.mark.usefixtures("old")
     def test_or_a_person_adopts_it(self, desk: Desk) -> None:
         before = desk.state()
         ran = desk.run(*UPDATE, "--adopt")
         assert (ran.code, "code not-adopted" in ran.err) == (10, True)
         assert "a signed record says that it was moved on" in ran.err
+        assert f"{CHANNEL} was not adopted: no person confirmed it" in ran.err  # it is signed
         assert desk.state() == before
         assert desk.ok(*UPDATE, "--adopt", "--yes", "--output", "json").json["version"] == "v2.98.5"
         ran = desk.ok(*UPDATE, "--output", "json")

@@ -46,7 +46,7 @@ class NotAdopted(VerificationFailed):
     )
 
     def __init__(self, channel: Reference) -> None:
-        super().__init__(f"{channel} has no trusted signature and was not adopted")
+        super().__init__(f"{channel} was not adopted: no person confirmed it")
 
 
 def confirm(observed: Observed, problem: str, ports: Ports, intent: Intent) -> None:
