@@ -66,6 +66,10 @@ def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
 def _print_verification(reference: Reference, found: Verification) -> None:
     if found.by is not None:
         flux = f"{called(found.version)}, " if found.version else ""
+        if found.problem is not None:
+            print_parts(
+                (MarkedLine(f"{reference} failed the verification. The error at the end says why.", "refused"),)
+            )
         print_line(f"{reference} is signed: {flux}{found.digest}\n  by {_named(found.by)}")
     rows = []
     for answer, group in groupby(found.clusters, lambda row: (row.judgement.accepted, row.judgement.reason)):
