@@ -24,7 +24,7 @@ from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.text import headline, plan_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.promote import PromotionResult
@@ -103,8 +103,11 @@ def finish(
     details: Collection[Decision] = EVERY,
     plan_file: str | None = None,
     promotions: Sequence[PromotionResult] = (),
+    says_next: bool = False,
 ) -> int:
     """Print the results, with all that is known of the steps decided as in `details`; return the highest code.
+
+    With `says_next` each one ends with the command that publishes what needs no approval.
 
     Raises:
         Error: there is one result, and it is this error.
@@ -123,6 +126,8 @@ def finish(
         return code
     for result in results:
         _print_result(result, given, details=details, several=several, plan_file=plan_file)
+        if says_next:
+            _print_next(result, given)
     for promotion in promotions:
         promotion.show(given, details=bool(details), several=several)
     return code
@@ -137,16 +142,15 @@ def _name_adoption(result: Result, given: Arguments) -> None:
         error.hint = error.hint.replace("`update --adopt`", "the command above")
 
 
-def print_next(results: Iterable[Result], given: Arguments) -> None:
-    """Print the command that publishes what needs no approval, or adopts the base of it, of each artifact."""
-    for result in results if given.output == "text" else ():
-        run = result.done
-        if isinstance(run, Error) or run.unsigned:
-            continue
-        if run.waiting and run.waiting[0].decision is Decision.AUTO:
-            again = _again(given, run)
-            what = _ADOPTING if again.adopt else f"To publish {run.waiting[0].new_version}:"
-            print_text(f"{what}\n{_updating(result.target, again, begun=bool(run.done))}")
+def _print_next(result: Result, given: Arguments) -> None:
+    """Print the command that publishes what needs no approval, or adopts the base of it."""
+    run = result.done
+    if isinstance(run, Error) or run.unsigned:
+        return
+    if run.waiting and run.waiting[0].decision is Decision.AUTO:
+        again = _again(given, run)
+        what = _ADOPTING if again.adopt else f"To publish {run.waiting[0].new_version}:"
+        print_text(f"{what}\n{_updating(result.target, again, begun=bool(run.done))}")
 
 
 def _again(given: Arguments, run: Outcome) -> Arguments:

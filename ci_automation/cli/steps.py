@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.cli.arguments import ContradictingOptions, approved_digests
 from ci_automation.cli.output import print_aside, print_text
 from ci_automation.cli.parameters import SIGNING, STEPS, TRUST, WRITING_AS_IN, HeadedCommand, takes
-from ci_automation.cli.results import EVERY, Result, finish, for_each, print_next
+from ci_automation.cli.results import EVERY, Result, finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import plan_target, target, targets
 from ci_automation.errors import Error
@@ -46,9 +46,7 @@ def check_command(artifact: str | None, *, heal: bool, exit_code: bool, given: A
     promotions = [] if heal else _promotions(goals, given, needs_trust=False)
     goals = tuple(goal for goal in goals if not goal.is_promoted) if promotions else rendered(goals, print_aside)
     results = for_each(goals, partial(_look, heal=heal))
-    code = finish(results, given, exit_code=exit_code, details=(), promotions=promotions)
-    print_next(results, given)
-    return code
+    return finish(results, given, exit_code=exit_code, details=(), promotions=promotions, says_next=True)
 
 
 def _promotions(goals: tuple[Target, ...], given: Arguments, *, needs_trust: bool) -> list[PromotionResult]:
@@ -145,9 +143,8 @@ def update_command(artifact: str | None, *, exit_code: bool, given: Arguments) -
     if not (artifact and given.adopt):
         goals = rendered(goals, print_aside)
     results = for_each(goals, _update_or_adopt)
-    code = finish(results, given, exit_code=exit_code, details=EVERY - {Decision.WAIT})  # `plan` has the rest
-    print_next(results, given)
-    return code
+    details = EVERY - {Decision.WAIT}  # `plan` has the rest
+    return finish(results, given, exit_code=exit_code, details=details, says_next=True)
 
 
 def _update_or_adopt(goal: Target) -> Outcome:

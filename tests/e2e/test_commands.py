@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from unittest.mock import ANY
 
@@ -398,6 +399,19 @@ def test_without_a_key_the_commands_for_approval_name_both_halves_of_the_usual_o
     assert commands[0][commands[0].index("--public-key") + 1] == "cosign.pub"
     for command in commands:
         desk.ok(*command[1:])
+
+
+def test_each_of_several_channels_has_its_commands_in_its_own_block(desk: Desk) -> None:
+    urls = {name: f"layout:{name}:production" for name in ("one", "two")}
+    entries = "".join(f"- {{name: {name}, url: '{url}'}}\n" for name, url in urls.items())
+    desk.config(f"version: 1\ndefaults: {{signing: {{key: cosign.key}}}}\nartifacts:\n{entries}")
+    for name in urls:
+        desk.ok("init", name, "--flux-version", "v2.98.5")
+    lines = desk.ok("check").out.splitlines()
+    heads = [line.split(" ")[0] for line in lines if line.startswith(("one (", "two ("))]
+    told = [line.split()[2] for before, line in pairwise(lines) if before == "To publish v2.98.8:"]
+    assert (heads, told) == (["one", "two"], ["one", "two"])
+    assert lines.index("To publish v2.98.8:") < next(at for at, line in enumerate(lines) if line.startswith("two ("))
 
 
 def test_an_update_tells_little_of_a_step_that_waits(desk: Desk) -> None:
