@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ci_automation.impact.change import Certainty, Severity
 from ci_automation.policy.content import UPSTREAM
-from ci_automation.policy.decision import Decision, decide
+from ci_automation.policy.decision import Decision
+from ci_automation.report.accepting import acknowledgements
 from ci_automation.report.blocks import (
     HINT,
     KEPT,
@@ -32,7 +33,7 @@ from ci_automation.report.blocks import (
     on_terminal,
     shortened,
 )
-from ci_automation.report.findings import CRD, GRAVE, Findings, acknowledging, meaning, named_together, told_together
+from ci_automation.report.findings import CRD, GRAVE, Findings, meaning, named_together, told_together
 from ci_automation.report.rights import rights_blocks
 from ci_automation.report.text import ranked, step_title
 
@@ -267,28 +268,6 @@ def _diff(diff: FileDiff, detail: Detail) -> Titled:
     shown = Quoted("\n".join(lines[: detail.lines]), detail.rows * _ROOM)
     title = f"What changes in the rendering of {diff.path}" if diff.rendered else Code(diff.path)
     return Titled(title, (shown, *more(len(lines) - detail.lines, "line", detail.hint)), folded=diff.rendered)
-
-
-def acknowledgements(found: Findings, detail: Detail) -> tuple[Block, ...]:
-    """Return the YAML that accepts what stops a step; on a terminal only where that lets the step through."""
-    known = found.to_acknowledge(every=detail.every)
-    if not known or (detail.hint and decide(found.gates) is Decision.APPROVAL):
-        return ()
-    title = "To acknowledge instead, add to the artifact's configuration"
-    needs = map(MarkedLine, _not_enough(found) if detail.every else ())
-    return (*needs, Titled(title, (Quoted(acknowledging(known, detail.rows), yaml=True),), folded=True))
-
-
-def _not_enough(found: Findings) -> Iterator[str]:
-    """Yield what else the step needs if acknowledging alone does not let it through."""
-    others = [it for it in found.ranked_gates() if it.decision is not Decision.AUTO and not found.lists(it)]
-    for gate in others[:1]:
-        if gate.decision is not Decision.APPROVAL:
-            yield f"Acknowledging these alone does not let the step through: {gate.reason}."
-        elif decide(found.gates) is Decision.APPROVAL:
-            yield f"An approval of the step answers all of this. Acknowledging alone does not, because {gate.reason}."
-        else:
-            yield f"Once these are acknowledged, the step still needs an approval: {gate.reason}."
 
 
 def verdicts(found: Findings, detail: Detail) -> tuple[Titled, ...]:

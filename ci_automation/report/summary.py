@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flux.artifact import called
 from ci_automation.policy.decision import Decision
+from ci_automation.report.accepting import acknowledgements
 from ci_automation.report.blocks import Detail, MarkedLine, Strong
-from ci_automation.report.changes import acknowledgements, sections, verdicts
+from ci_automation.report.changes import sections, verdicts
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, inline, link, to_markdown
 from ci_automation.report.text import WORDS, main_reasons, step_title, steps_table, what_comes

@@ -35,9 +35,9 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
+from ci_automation.report.accepting import acknowledgements
 from ci_automation.report.blocks import Detail, MarkedLine, Table, on_terminal
 from ci_automation.report.changes import (
-    acknowledgements,
     brief_parts,
     sections,
     step_parts,
