@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["canaries", "pytest_runtest_makereport"]
 
-# Thousands of tests are alive in a process: to look through them for garbage so often took a tenth of its time.
-gc.set_threshold(10_000)
 # The contract's assertions are in a module that pytest does not collect by itself.
 pytest.register_assert_rewrite("tests.contract.registry_contract")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 import sys
@@ -23,6 +24,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("same-each-time")
+# Thousands of tests are alive in a process: to look through them for garbage so often took a tenth of its time.
+gc.set_threshold(10_000)
 
 
 class Watch:
