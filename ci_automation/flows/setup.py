@@ -7,8 +7,6 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import yaml
-
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.config.document import InvalidConfig
@@ -224,6 +222,8 @@ def _entry(name: str, answers: Answers) -> list[str]:
         return [*lines, f"  promote: {{from: {source}, after: {answers.after}}}"]
     lines += [f"  overlay: {answers.overlay}"] if answers.overlay else []
     lines += [f"  componentsFile: {answers.components}"] if answers.components != COMPONENTS_PATH else []
+    import yaml
+
     written = yaml.safe_dump(answers.flags, default_flow_style=True, width=sys.maxsize).strip()
     return [*lines, *([f"  flags: {written}"] if answers.flags else [])]
 

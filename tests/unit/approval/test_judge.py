@@ -201,6 +201,12 @@ class TestMergedByAPerson:
         assert isinstance(found, GrantedApproval) is counts
         assert counts or "before pull request 8 asked again, and that one was closed" in reason(found)
 
+    def test_a_page_that_a_run_has_withdrawn_is_no_question(self) -> None:
+        withdrawn = pull(body=str(Mark(BASE, TARGET, HERE, MarkState.WITHDRAWN)))
+        assert "was withdrawn before it was merged" in reason(
+            judge_merge(ENTRY, snapshot(withdrawn), OURS, PEOPLE, PLAIN)
+        )
+
     def test_what_is_asked_anew_was_taken_back(self) -> None:
         again = pull(number=8, state=PullState.OPEN, merged_by=None, merged_at=None, merged_file=None)
         assert "merged before pull request 8 was opened, which asks again" in reason(
@@ -372,6 +378,10 @@ class TestHands:
     def test_the_merge_of_another_request_is_none_of_it(self) -> None:
         found = judge_merge(ENTRY, self.REVIEWED, replace(OURS, merged_with=(8, 9)), PEOPLE, PLAIN)
         assert "was merged by the same commit as pull request 8, 9" in reason(found)
+
+    def test_a_merge_before_what_is_read_of_the_log_does_not_count(self) -> None:
+        found = judge_merge(ENTRY, self.REVIEWED, replace(OURS, is_forgotten=True), PEOPLE, PLAIN)
+        assert "was merged before what a run reads of GitHub's log of the default branch" in reason(found)
 
     def test_the_authors_own_merge_counts_where_it_is_configured_and_the_record_says_so(self) -> None:
         own = snapshot(pull(author=ALICE, editor=BOT, edited_at=PUSHED))

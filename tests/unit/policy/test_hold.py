@@ -56,6 +56,11 @@ def test_a_date_ends_it(*, days: int, waits: bool) -> None:
     assert still_on((hold,), Version.parse("v2.8.8"), NOW) == ((hold,) if waits else ())
 
 
+@pytest.mark.parametrize(("until", "ended"), [(None, False), (AT, True), (AT + DAY, False)])
+def test_one_that_ends_with_its_own_moment_is_over(until: datetime | None, *, ended: bool) -> None:
+    assert replace(HOLD, at=AT, until=until).has_ended is ended
+
+
 @pytest.mark.parametrize(("version", "goes_on"), [("v2.8.8", True), ("v2.9.4", True), ("v2.9.5", False)])
 def test_it_goes_along_until_something_newer_is_there(version: str, *, goes_on: bool) -> None:
     assert still_on((HOLD,), Version.parse(version), NOW) == ((HOLD,) if goes_on else ())

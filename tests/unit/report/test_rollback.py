@@ -208,3 +208,9 @@ def test_where_people_use_the_workflow_it_names_that() -> None:
     *_, last = rollback_parts(SHOWN, None)
     assert isinstance(last, MarkedLine)
     assert last.text == "To lift the hold, start this workflow with the command lift-hold."
+
+
+def test_what_cannot_be_acknowledged_leaves_nothing_to_acknowledge() -> None:
+    assert SHOWN.breaks == (CERTAIN.fingerprint, RULE.fingerprint)
+    for_good = replace(SHOWN.findings, hazards=(replace(CERTAIN, final=True),))
+    assert replace(SHOWN, findings=for_good).breaks == ()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
+from ci_automation.impact.assess import compare_with_flux_alone
+from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.overlay import kustomization
 from ci_automation.impact.overlay.alone import flux_alone
 from ci_automation.impact.overlay.folders import applied_folders
 from ci_automation.impact.overlay.kustomization import Effort
 from tests.unit.impact.overlay.trees import COMPONENTS, PATH
+from tests.unit.impact.sample import DEPLOYMENT
 
 OWN = b"resources: [flux-system/gotk-components.yaml, extra.yaml]\n"
 
@@ -51,3 +54,11 @@ def test_clusters_get_the_components_by_the_same_folders(files: dict[str, bytes]
 def test_what_is_too_much_to_follow_has_no_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kustomization, "MAX_STEPS", 10)
     assert flux_alone(artifact(**{"kustomization.yaml": OWN}), PATH) == Tree(())
+
+
+def test_what_is_beside_flux_is_a_change() -> None:
+    planted = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: planted, namespace: default}\n"
+    files = (TreeFile("kustomization.yaml", OWN), TreeFile("extra.yaml", planted))
+    found = compare_with_flux_alone(DEPLOYMENT, Applied(DEPLOYMENT, None, Tree(files), PATH), Known())
+    assert "ConfigMap default/planted" in {str(change.object) for change in found.changes}
+    assert compare_with_flux_alone(DEPLOYMENT, Applied(DEPLOYMENT, None, Tree(()), PATH), Known()).changes == ()
