@@ -34,7 +34,7 @@ HEADLINES = {
     Decision.WAIT: "is waiting",
     Decision.REFUSED: "is refused",
 }
-_UNREAD = "not checked against holds"  # which are signed: without a key nothing of them is read
+_UNREAD = "not checked for rollbacks"  # which are signed: without a key nothing of them is read
 _CAUSES = 3  # in a headline
 _LEFT = {**WORDS, Decision.AUTO: "not taken", Decision.APPROVAL: "not taken"}
 _PROOFS = {

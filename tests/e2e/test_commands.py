@@ -43,7 +43,7 @@ RECORD_KEYS = {
 def test_check_prints_the_command_that_publishes(desk: Desk) -> None:
     desk.init()
     ran = desk.ok("check", CHANNEL)
-    assert "v2.98.8 is possible, not checked against holds" in ran.out
+    assert "v2.98.8 is possible, not checked for rollbacks" in ran.out
     unverified, told = (
         said.out.partition("To publish v2.98.8:\nflux-manifests ")[2]
         for said in (ran, desk.ok("check", CHANNEL, *SIGNED))

@@ -140,10 +140,10 @@ class TestHeadline:
 
     def test_a_channel_that_was_not_verified_was_not_checked_against_holds(self) -> None:
         said = headline(plan(step()), 0, verified=False)
-        assert (said.text, said.mark) == (f"{CHANNEL}: v2.8.8 is possible, not checked against holds", "possible")
+        assert (said.text, said.mark) == (f"{CHANNEL}: v2.8.8 is possible, not checked for rollbacks", "possible")
         rows = plan_table(plan(step(), step(), step(Decision.WAIT)), 1, verified=False).rows
         assert [row[0] for row in rows] == ["before", "published", "possible", "waiting"]
-        assert ["not checked against holds; " in row[3] for row in rows] == [False, False, True, False]
+        assert ["not checked for rollbacks; " in row[3] for row in rows] == [False, False, True, False]
 
     def test_says_what_was_passed_over_where_nothing_is_to_do(self) -> None:
         passed = (PassedOver(Version.parse("v3.0.0"), Decision.REFUSED, ("never",)),)
