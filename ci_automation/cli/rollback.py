@@ -54,11 +54,24 @@ class DateHasPassed(UsageError):
         super().__init__(f"--until {until:%Y-%m-%d} has passed: a date counts from its first minute, in UTC")
 
 
+class _Date(click.ParamType[datetime]):
+    """A day of the calendar, as its first moment in UTC."""
+
+    name = "date"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Return the moment, or end with how to write a date."""
+        try:
+            return datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=UTC)
+        except ValueError:
+            self.fail(f"{value!r} is not a date: write one such as 2027-01-31", param, ctx)
+
+
 @click.command("rollback", cls=HeadedCommand)
 @click.argument("artifact")
 @click.option("--to", default="", metavar="WHAT", help="a version, an immutable tag, or a digest that it had before")
 @click.option("--lift", is_flag=True, help="end the hold on what was left; the channel stays where it is")
-@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="hold what is left until then (UTC)")
+@click.option("--until", type=_Date(), metavar="DATE", help="hold what is left until then (UTC)")
 @click.option("--reason", default="", metavar="TEXT", help="why; the hold shows it")
 @click.option("--yes", is_flag=True, help="go back, or lift, without being asked, for jobs")
 @takes("acknowledge", "allow-removal", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
@@ -122,10 +135,9 @@ def _to_come(until: datetime | None) -> datetime | None:
     Raises:
         DateHasPassed: it is over.
     """
-    moment = until.replace(tzinfo=UTC) if until else None
-    if moment and moment <= datetime.now(UTC):
-        raise DateHasPassed(moment)
-    return moment
+    if until and until <= datetime.now(UTC):
+        raise DateHasPassed(until)
+    return until
 
 
 def _contradiction(moving: Mapping[str, object]) -> str:
@@ -152,7 +164,7 @@ def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
         print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]}, "lift")
         return
     for hold in lifted.holds:
-        print_line(f"The hold on {hold.version} ({hold.digest.short}) is lifted: {lifted.channel} may get it again.")
+        print_line(f"The hold on {hold.version} ({hold.digest.short}) on {lifted.channel} is lifted.")
     if not lifted.holds:
         print_line(f"Nothing to do: no hold is on {lifted.channel}, which is at {lifted.digest}.")
     for digest, hold in lifted.elsewhere:

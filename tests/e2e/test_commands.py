@@ -611,7 +611,7 @@ class TestLiftingAHold:
 
     def test_for_people_it_says_what_is_lifted(self, desk: Desk) -> None:
         said = desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED).out
-        assert re.sub(r"[0-9a-f]{12}", "-", said) == f"The hold on v2.98.8 (-) is lifted: {CHANNEL} may get it again.\n"
+        assert re.sub(r"[0-9a-f]{12}", "-", said) == f"The hold on v2.98.8 (-) on {CHANNEL} is lifted.\n"
 
     def test_going_back_to_where_the_channel_is_makes_no_hold_anew(self, desk: Desk) -> None:
         desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED)
@@ -649,6 +649,12 @@ class TestLiftingAHold:
         ran = desk.run("rollback", CHANNEL, *SIGNED)
         assert (ran.code, "goes back to: `to` is empty" in ran.err) == (2, True)
         assert re.search(r"one of these tags: v2\.98\.8-[0-9a-f]{12}, v2\.98\.5-", ran.err)
+
+    @pytest.mark.parametrize("word", ["tomorrow", "31.1.2027", "2027-02-30", "2027-01-31T10:00"])
+    def test_what_is_no_date_is_told_with_one(self, desk: Desk, word: str) -> None:
+        ran = desk.run("rollback", CHANNEL, "--to", "v2.98.5", "--until", word, *SIGNED)
+        assert (ran.code, f"'{word}' is not a date: write one such as 2027-01-31" in ran.err) == (2, True)
+        assert "%" not in ran.err
 
     def test_a_date_that_has_passed_names_it(self, desk: Desk) -> None:
         ran = desk.run("rollback", CHANNEL, "--to", "v2.98.5", "--until", "2020-01-01", *SIGNED)
