@@ -27,7 +27,7 @@ ANY = "CHANNEL"  # the placeholder for the channel that a person chooses for a c
 class UnfitClusterFolder(UsageError):
     """A folder that `flux bootstrap` made cannot be taken over."""
 
-    hint = "Nothing was written. docs/guides/migration.md says what a folder must be."
+    hint = "Nothing was written. In the action's repository, docs/guides/migration.md says what a folder must be."
 
 
 class ClusterFolder(Struct, frozen=True):

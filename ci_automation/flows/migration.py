@@ -41,7 +41,7 @@ class GitAppliesFolder(PolicyRefused):
 
     hint = (
         "Run this with --still-in-git: it publishes the artifact, and prints the steps that take the folder out of "
-        "Git's reach. docs/guides/migration.md explains them."
+        "Git's reach. In the action's repository, docs/guides/migration.md explains them."
     )
 
     def __init__(self, folder: str, by: Sequence[AppliedPath]) -> None:

@@ -70,8 +70,8 @@ class ComponentsInOverlay(UnfitOverlayFile):
 
     hint = (
         "If `flux bootstrap` made the folder, run `setup`: it copies the other files to a folder that no Kustomization "
-        "of Flux applies, and writes `overlay`, `componentsFile` and `flags`. docs/guides/migration.md has the steps "
-        "for the clusters."
+        "of Flux applies, and writes `overlay`, `componentsFile` and `flags`. In the action's repository, "
+        "docs/guides/migration.md has the steps for the clusters."
     )
 
 

@@ -43,7 +43,7 @@ _PATCHING, _MERGING = ("PatchTransformer", "PatchJson6902Transformer"), "PatchSt
 class UnfitBootstrap(UsageError):
     """A folder cannot be taken over as `flux bootstrap` left it."""
 
-    hint = "docs/guides/migration.md says what a folder must be."
+    hint = "In the action's repository, docs/guides/migration.md says what a folder must be."
 
 
 class AppliedPath(Struct, frozen=True):
