@@ -125,6 +125,8 @@ def problem_of(placed: Placed, version: Version, ports: Ports) -> VerificationFa
     if placed.left is not None:
         return ChannelMovedBack(placed, placed.left)
     hold = max(placed.holds, key=lambda hold: hold.since, default=None)
+    if hold and placed.record and placed.record.at < hold.since and not placed.rolled_back:
+        hold = None  # its rollback ended before it moved the channel, which went elsewhere since
     position = Position(placed.digest, version, placed.record, hold)
     later = ports.ledger(placed.channel).superseded_by(position, placed.tags)
     return ChannelMovedBack(placed, later) if later else None
