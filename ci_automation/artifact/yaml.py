@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -101,6 +102,18 @@ def _place(mark: _Mark | None) -> tuple[int, int]:
     return (mark.line + 1, mark.column + 1) if mark else (0, 0)
 
 
+@lru_cache(maxsize=64)  # a file of an overlay is looked at from several sides
+def aliases_in(text: str) -> int:
+    """Return how many aliases a text has, which takes reading all of it.
+
+    Raises:
+        Unreadable: the text is not YAML, or too long or too deep.
+    """
+    import yaml
+
+    return sum(isinstance(event, yaml.AliasEvent) for event in events(text, _MAX_NODES))
+
+
 def nodes(written: str) -> tuple[yaml.Node, ...]:
     """Return the root node of each document that is not empty.
 
@@ -110,7 +123,7 @@ def nodes(written: str) -> tuple[yaml.Node, ...]:
     import yaml
 
     # The events take no memory. They are checked before nodes are built.
-    aliases = sum(isinstance(event, yaml.AliasEvent) for event in events(written, _MAX_NODES))
+    aliases = aliases_in(written)
     with yaml_alone(written):
         found = tuple(yaml.compose_all(written, Loader=yaml.CSafeLoader))
     sizes: dict[int, int] = {}

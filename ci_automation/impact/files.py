@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import deque
 from contextlib import suppress
 from pathlib import PurePosixPath
 from posixpath import normpath
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
-from ci_automation.artifact.yaml import BeyondLimits, Unreadable, events, nodes, plain
+from ci_automation.artifact.yaml import BeyondLimits, Unreadable, aliases_in, nodes, plain
 from ci_automation.flux.components import hunks
 from ci_automation.impact.change import ChangeKind, FileDiff, ObjectId, Severity
 from ci_automation.impact.compare import first, header_changes, object_changes, ordered, rewritten, together
@@ -122,7 +121,7 @@ def _is_broken(tree: Tree, path: str) -> bool:
     if path not in tree.by_path or PurePosixPath(path).suffix not in _SUFFIXES:
         return False
     try:
-        deque(events(_text(tree[path]) or ""), 0)
+        aliases_in(_text(tree[path]) or "")
     except Unreadable as error:
         return not isinstance(error, BeyondLimits)
     return False
