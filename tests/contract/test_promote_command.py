@@ -450,7 +450,7 @@ def test_channels_that_have_nothing_yet_are_told_alike_and_what_begins_them(
         shutil.rmtree(folder / channel)
     assert run(["check"]) == 20
     said = capsys.readouterr().out
-    assert f"edge ({EDGE}): nothing yet; `init edge` publishes its first artifact\n" in said
+    assert f"edge ({EDGE}): nothing yet; `init edge` publishes its first artifact\n  {EDGE} was not found" in said
     assert not {"failed", "error:"} & set(said.split())
     assert f"staging ({STAGING}): nothing yet; edge has nothing yet" in said
 
