@@ -38,11 +38,13 @@ def left_to_do(
     action = f"{answers.place.server}/{answers.action.partition('@')[0]}"
     yield (
         f"See that {action} has this project with its whole history. If it is private, let your repositories use it: "
-        f"{action}/settings/actions, Access."
+        f"{action}/settings/actions, Access. Workflows run it at the commit behind each `@`; for another, such as your "
+        f"checkout's, run this `setup` again with `--action {answers.action.partition('@')[0]}@COMMIT`."
     )
+    if not answers.keyless:
+        yield f"Make a key: `cosign generate-key-pair`. Move {PUBLIC_KEY} here; the other half becomes a secret below."
     yield from left_before_commit(answers, migration) if migration else ()
-    files = f"Commit the files, and bring them to {answers.place.branch}."
-    yield files if answers.keyless else f"{files} Add the public half of the key as {PUBLIC_KEY}."
+    yield f"Commit the files, and bring them to {answers.place.branch}."
     yield from _settings(answers, at)
     packages = {answers.channels[name].repository for name, is_there in there.items() if is_there}
     name, channel = answers.first
@@ -77,10 +79,11 @@ def _settings(answers: Answers, at: str) -> Iterator[str]:
         f"Protect {branch} with a rule that asks for a pull request with a review, since a person who may push a "
         f"workflow there can sign anything: {at}/settings/rules"
     )
-    for name in () if answers.keyless else answers.channels:
+    if not answers.keyless:
+        names = [f"{ENVIRONMENT}-{name}" for name in answers.channels]
         yield (
-            f"Make the environment {ENVIRONMENT}-{name} for the branch {branch} alone, without reviewers, with "
-            f"the secrets COSIGN_KEY and COSIGN_PASSWORD: {environments}"
+            f"Make the environment{'s' if names[1:] else ''} {', '.join(names)} for the branch {branch} alone, without "
+            f"reviewers, with the secrets COSIGN_KEY (the text of cosign.key) and COSIGN_PASSWORD: {environments}"
         )
 
 
@@ -115,7 +118,8 @@ def _first(answers: Answers, run: str, newest: str, *, there: bool | None) -> st
         return f"{channel} is there. If this workflow did not sign it: {adopted}"
     made += " Runs before that fail: they find no channel."
     if there is None:
-        return f"{made} If {channel} is there already, take the command adopt in place of init."
+        before = "give the role of the next step first, and " if _at_github(channel) else ""
+        return f"{made} If {channel} is there already, {before}take the command adopt in place of init."
     return made
 
 

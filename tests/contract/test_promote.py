@@ -667,7 +667,9 @@ class TestTrust:
         del road.here.repositories[str(STAGING.repository)].tags[f"sha256-{channel(road, STAGING).hex}.sig"]
         with pytest.raises(Unsigned, match=f"^{STAGING}@sha256:") as caught:
             road.promote()
-        assert caught.value.hint.startswith(f"{ELSEWHERE} is promoted from {STAGING}: mend that first. `update` ")
+        assert caught.value.hint.startswith(
+            f"{ELSEWHERE} is promoted from {STAGING}: mend that first. If it is yours, "
+        )
 
     def test_the_target_is_left_alone_where_what_it_has_is_not_trusted(self, road: Road) -> None:
         del road.there.repositories[str(ELSEWHERE.repository)].tags[f"sha256-{channel(road, ELSEWHERE).hex}.sig"]
