@@ -277,7 +277,7 @@ def _list_or_signature(at: Reference, registry: Registry) -> Digest | None:
         return None
     if isinstance(found, Index):
         return found.digest
-    return found.digest if found.layers and all(map(is_signature, found.layers)) else None
+    return found.digest if all(is_signature(layer) for layer in found.layers) else None
 
 
 def _refers_to(repository: Reference, referrer: Digest, digest: Digest, ports: Ports) -> bool:

@@ -287,14 +287,6 @@ class TestWhatStays:
         assert held in repository.manifests
 
 
-def test_what_has_no_layer_is_no_signature(world: World) -> None:
-    gone = Digest.of(b"nothing")
-    empty = Manifest.build(Descriptor(FLUX_CONFIG, Digest.of(CONFIG_BLOB), len(CONFIG_BLOB)), ())
-    world.registry.put_manifest(CHANNEL.at_tag(f"sha256-{gone.hex}.sig"), empty)
-    list(prune(look(world), world.ports()))
-    assert empty.digest in world.registry.repositories[str(CHANNEL.repository)].manifests
-
-
 def test_without_anybody_to_trust_nothing_is_ours(world: World) -> None:
     with pytest.raises(NobodyTrusted):
         survey(CHANNEL, LAST, world.ports(None, None), NOW)
