@@ -164,10 +164,7 @@ def _why(step: PlannedStep) -> str:
     told = "; ".join(main_reasons(step))
     if step.decision is not Decision.APPROVAL or (len(step.reasons) <= _FEW and len(told) <= _MAX_WHY):
         return told
-    from ci_automation.report.findings import Findings  # not for a check that finds nothing to do
-
-    gravest = next(iter(Findings.of(step).causes()), step.reasons[0])  # what can break before what the policy says
-    first, left = shortened(gravest, _MAX_WHY), len(step.reasons) - 1
+    first, left = shortened(_gravest(step), _MAX_WHY), len(step.reasons) - 1
     return f"{first}; and {left} more reason{'' if left == 1 else 's'}" if left else first
 
 
@@ -188,7 +185,14 @@ def main_reasons(step: PlannedStep) -> tuple[str, ...]:
     told = tuple(it if it in allowed else shortened(it) for it in step.reasons)
     if step.decision is Decision.AUTO or len(told) <= _FEW:
         return told
-    return told[0], f"and {len(told) - 1} more reasons"
+    return shortened(_gravest(step)), f"and {len(told) - 1} more reasons"
+
+
+def _gravest(step: PlannedStep) -> str:
+    """Return what can break, before what the policy says."""
+    from ci_automation.report.findings import Findings  # not for a check that finds nothing to do
+
+    return next(iter(Findings.of(step).causes()), step.reasons[0])
 
 
 def approval_commands(

@@ -17,7 +17,7 @@ from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
 from ci_automation.report.blocks import MarkedLine, Reasons, Table, plain_line, plain_text, shortened
-from ci_automation.report.text import approval_commands, headline, plan_table
+from ci_automation.report.text import approval_commands, headline, main_reasons, plan_table
 
 OLD, NEW = Version.parse("v2.8.5"), Version.parse("v2.8.8")
 BASE, TARGET, LAST = (Digest.of(text) for text in (b"base", b"target", b"last"))
@@ -260,6 +260,7 @@ class TestPlanTable:
         reasons = (*(gate.reason for gate in gates), "another")
         asked = replace(step(Decision.APPROVAL), reasons=reasons, gates=gates, hazards=(hazard,))
         assert plan_table(plan(asked), 0, cut=True).rows[1][3] == "v1beta2 of Alert is removed; and 2 more reasons"
+        assert main_reasons(asked) == ("v1beta2 of Alert is removed", "and 2 more reasons")
 
     def test_what_needs_approval_is_told_in_a_few_words_and_no_reason_is_a_stub(self) -> None:
         for reasons, told in (
