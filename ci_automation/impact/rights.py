@@ -40,6 +40,7 @@ class Right(Struct, frozen=True, rename="camel"):
     """A role that a binding gives to subjects, or its labels to other roles; without a namespace, in the whole cluster.
 
     `everything` says that it is cluster-admin or as good; `escalation` and `secrets` are its rights of these sorts.
+    `added` says that Flux's components alone do not give it.
     """
 
     namespace: str
@@ -51,6 +52,7 @@ class Right(Struct, frozen=True, rename="camel"):
     everything: bool = False
     escalation: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
+    added: bool = False
 
 
 class FolderRights(Struct, frozen=True, rename="camel"):
@@ -72,6 +74,12 @@ class FolderRights(Struct, frozen=True, rename="camel"):
         found = sorted(rights_of(texts), key=lambda it: (-order.index(it.severity), it.namespace, it.role))
         return cls(folder, tuple(found[:_MOST]), unbuilt, max(0, len(found) - _MOST))
 
+    def beside(self, components: str) -> Self:
+        """Return the rights, those first and marked that these components alone do not give."""
+        own = set(rights_of([components]))
+        rights = (replace(it, added=it not in own) for it in self.rights)
+        return replace(self, rights=tuple(sorted(rights, key=lambda it: not it.added)))
+
     def to_json(self) -> dict[str, Any]:
         """Return the rights as documents have them."""
         value: dict[str, Any] = json.decode(json.encode(self))
@@ -79,7 +87,7 @@ class FolderRights(Struct, frozen=True, rename="camel"):
 
     @property
     def by_namespace(self) -> dict[str, list[Right]]:
-        """Return the rights of each namespace, those in the whole cluster first, the gravest of each first."""
+        """Return the rights of each namespace, those in the whole cluster first, in their order."""
         found: dict[str, list[Right]] = {}
         for each in sorted(self.rights, key=lambda it: it.namespace):
             found.setdefault(each.namespace, []).append(each)

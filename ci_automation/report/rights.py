@@ -39,5 +39,6 @@ def _right(right: Right) -> Bullet:
     for kind, _, name in (each.partition(" ") for each in right.subjects or ("no subject",)):
         by_kind.setdefault(kind, []).append(name)
     who = all_of([f"{kind}{'s' if len(names) > 1 else ''} {all_of(names)}" for kind, names in by_kind.items()])
-    text = f"{right.severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})"
+    severity = f"{right.severity}, not by Flux alone" if right.added else right.severity
+    text = f"{severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})"
     return Bullet(text, right.severity if right.severity in GRAVE else "")

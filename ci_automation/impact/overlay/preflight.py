@@ -121,7 +121,7 @@ def _folder_rights(each: AppliedFolder, now: FolderOutcome, components: bytes) -
     texts = BuiltSide(each, now).texts()
     if texts is None:
         return _rights(components, each.folder, now.unchecked or f"it cannot be built: {now.error}")
-    return FolderRights.of(each.folder, texts)
+    return FolderRights.of(each.folder, texts).beside(components.decode(errors="replace"))
 
 
 def _rights(components: bytes, folder: str, unbuilt: str) -> FolderRights:

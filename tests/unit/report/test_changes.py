@@ -272,6 +272,17 @@ def test_what_many_accounts_may_do_is_told_whole_on_a_terminal(width: int) -> No
     )
 
 
+def test_a_right_that_flux_alone_does_not_give_is_marked() -> None:
+    right = Right(
+        "", ("ServiceAccount a/b",), "ClusterRole r", "ClusterRoleBinding b", "do everything", DANGER, added=True
+    )
+    (told,) = rights_blocks((FolderRights(".", (right,)),), every=False)
+    lines = [part.to_text() for part in on_terminal((told,))]
+    assert any(
+        line.strip().startswith("danger, not by Flux alone: ServiceAccount a/b may do everything") for line in lines
+    )
+
+
 def test_a_file_is_named_once_in_a_row() -> None:
     named = ObjectId("", "File", "", "a.yaml")
     file = change(ChangeKind.OVERLAY_FILE, Severity.NOTICE, "a.yaml is new", named)

@@ -145,6 +145,18 @@ def test_what_kustomize_builds_counts() -> None:
     assert (found.folder, found.unbuilt) == (".", "")
 
 
+def test_what_flux_alone_does_not_give_comes_first_and_is_marked() -> None:
+    components = f"{COMPONENTS}---\n{of_cluster('cluster-admin')}\n"
+    (alone,) = check(LISTING, components).rights
+    assert [(right.role, right.added) for right in alone.rights] == [("ClusterRole cluster-admin", False)]
+    added = of_cluster("crd-controller").replace("gives", "more")
+    (found,) = check(LISTING, components, then={**overlay(resources=[PATH, "more.yaml"]), "more.yaml": added}).rights
+    assert [(right.role, right.added) for right in found.rights] == [
+        ("ClusterRole crd-controller", True),
+        ("ClusterRole cluster-admin", False),
+    ]
+
+
 def test_files_that_are_only_listed_count_without_kustomize() -> None:
     (found,) = assess(None, Applied(BARE, None, tree(bindings()).without(PATH), PATH), Known()).rights
     (right,) = found.rights
