@@ -19,7 +19,7 @@ from ci_automation.errors import Error, PolicyRefused, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.planning.base import read_contents, read_shown, stated_options
 from ci_automation.flows.planning.findings import findings
-from ci_automation.flows.publication.past import find_past, prove_past, require_version
+from ci_automation.flows.publication.past import find_past, other_tags, prove_past, require_version
 from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.publish import move, require_signer
 from ci_automation.flows.publication.recording import (
@@ -228,7 +228,9 @@ def _repeated(
         astray = problem_of(place(observed, ports), version, ports)
     except VerificationFailed as error:
         astray = error
-    shown = replace(shown, signs=signs, holds=bool(kept), problem=str(astray or ""))
+    is_version = wish.to.removeprefix("v") == str(version).removeprefix("v")  # which any of its digests has
+    others = other_tags(observed.channel, version, digest, ports) if is_version else ()
+    shown = replace(shown, signs=signs, holds=bool(kept), problem=str(astray or ""), others=others)
     return RollbackProposal(shown, observed, stated_options(observed, target), kept)
 
 

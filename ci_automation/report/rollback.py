@@ -31,7 +31,8 @@ class Rollback(Struct, frozen=True):
     `problem` says why what the channel has now is not to be trusted, or does not belong there; nothing of it is taken
     along. `signs` says that the target has lost its signature, and is signed again. Where both digests are the same,
     the channel is there. `version_tags` lead to the target afterwards, or, without `moves_tags`, stay at the base.
-    `holds` says that the hold is not on yet, or changes; without one, `ended` is the last one that was on.
+    `holds` says that the hold is not on yet, or changes; without one, `ended` is the last one that was on. `others` are
+    the tags of other digests with the version that the channel has already.
     """
 
     channel: Reference
@@ -47,6 +48,7 @@ class Rollback(Struct, frozen=True):
     moves_tags: bool = False
     holds: bool = True
     ended: Hold | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def is_there(self) -> bool:
@@ -110,6 +112,9 @@ def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: 
         is_done = not (rollback.signs or rollback.problem or rollback.hold)
         there = f"{rollback.channel} is already at {rollback.target_version}, {rollback.target}"
         yield MarkedLine(f"{there}{': nothing to do' if is_done else ''}.")
+        if rollback.others:
+            many = "other digests" if rollback.others[1:] else "another digest"
+            yield MarkedLine(f"{rollback.target_version} has {many} here; --to takes: {', '.join(rollback.others)}")
         if rollback.problem:
             yield MarkedLine(f"Updates stop at it: {rollback.problem}", "warning")
             yield MarkedLine("To go on from there, adopt it with `update --adopt`.")

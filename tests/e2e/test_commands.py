@@ -624,6 +624,20 @@ class TestLiftingAHold:
         assert again.endswith("The hold is changed.\n")
         assert "rolled back on" in desk.ok("update", CHANNEL, *SIGNED).out
 
+    def test_a_version_that_the_channel_has_names_its_other_digests(self, desk: Desk) -> None:
+        """After a change of the team's own files alone, the version is no way back."""
+        before = desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"]
+        desk.write("own/kustomization.yaml", "resources: [flux-system/gotk-components.yaml]\n")
+        plan = desk.plan("--overlay", "own")
+        desk.ok("apply", "plan.json", *approved(plan, 0), "--overlay", "own", *SIGNED)
+        tag = f"v2.98.5-{before.removeprefix('sha256:')[:12]}"
+        said = desk.ok("rollback", CHANNEL, "--to", "2.98.5", "--reason", "x", "--yes", *SIGNED).out
+        assert f"\nv2.98.5 has another digest here; --to takes: {tag}\n" in said
+        said = desk.ok("rollback", CHANNEL, "--to", tag, "--reason", "x", "--yes", *SIGNED).out
+        assert "goes back to other content of v2.98.5" in said
+        said = desk.ok("rollback", CHANNEL, "--to", tag, "--reason", "x", "--yes", *SIGNED).out
+        assert "another digest" not in said
+
     def test_of_a_channel_that_left_the_hold_it_says_where_that_is(self, desk: Desk) -> None:
         held = desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"]
         index = json.loads(desk.read("registry/index.json"))

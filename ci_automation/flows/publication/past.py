@@ -108,16 +108,31 @@ def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) ->
         version = Version.parse(wanted)
     except (InvalidDigest, InvalidVersion):
         raise NotInHistory(channel, wanted, ports) from None
-    found = {
-        _named(reference, channel, ports): str(reference.tag)
-        for reference in immutable_references(channel, ports)
-        if str(reference.tag)[:-_SUFFIX] == immutable_tag(version, present)[:-_SUFFIX]
-    }
+    found = _of_version(channel, version, present, ports)
     if not found:
         raise NotInHistory(channel, str(version), ports)
     if present in found:
         return present
     return next(iter(found)) if len(found) == 1 else _last_of(channel, version, found, ports)
+
+
+def other_tags(channel: Reference, version: Version, present: Digest, ports: Ports) -> tuple[str, ...]:
+    """Return the immutable tags of a version in a channel's repository that lead to other digests than this one.
+
+    Raises:
+        ImmutableTagMoved: a tag points at another digest than the one it is named after.
+    """
+    return tuple(
+        sorted(tag for digest, tag in _of_version(channel, version, present, ports).items() if digest != present)
+    )
+
+
+def _of_version(channel: Reference, version: Version, present: Digest, ports: Ports) -> dict[Digest, str]:
+    return {
+        _named(reference, channel, ports): str(reference.tag)
+        for reference in immutable_references(channel, ports)
+        if str(reference.tag)[:-_SUFFIX] == immutable_tag(version, present)[:-_SUFFIX]
+    }
 
 
 def require_version(channel: Reference, wanted: str, digest: Digest, found: Version) -> None:
