@@ -157,7 +157,9 @@ class PromotionResult(Struct, frozen=True):
             print_line(f"After that, a person has to approve it: then `check {self.planned.name}` says how.")
         if not (done.is_open or done.advice or (asks and done.decision is Decision.APPROVAL)):
             return
-        what = f"approve{' it then' if done.advice else ''}" if asks else f"promote {done.version}"
+        what = (
+            f"approve{' it at once, without that wait' if done.advice else ''}" if asks else f"promote {done.version}"
+        )
         named = (*self.planned.asked, *(() if done.advice else after))
         if signs_elsewhere(goal, given):
             print_line(f"To {what}, start flux.yaml in GitHub Actions: promote, {goal.name}.")

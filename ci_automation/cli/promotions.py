@@ -19,7 +19,7 @@ from ci_automation.errors import Error, UsageError
 from ci_automation.flows.evidence import Address, CommitStatus, Report
 from ci_automation.flows.planning.git_content import rules_of
 from ci_automation.flows.planning.promotion import Promotion
-from ci_automation.flows.promote import in_waves
+from ci_automation.flows.promote import CircularPromotion, in_waves
 from ci_automation.net.network import Network
 from ci_automation.net.services import Exchange
 from ci_automation.net.waiting import Patience
@@ -120,6 +120,7 @@ def promotion_between(
     Raises:
         SourceUnclear: neither is said nor configured where from.
         OtherSource: another source is configured.
+        CircularPromotion: the source is the channel itself.
         UsageError: an option, the configuration or a key cannot be used.
     """
     goal = target(to, given, signs=signs)
@@ -129,6 +130,8 @@ def promotion_between(
         raise SourceUnclear(goal.name)
     if configured and _address(wanted, given) != _address(configured.source, given):
         raise OtherSource(goal.name, configured.source, wanted)
+    if _address(wanted, given) == _address(to, given):
+        raise CircularPromotion((goal.channel,))
     planned = _planned(goal, wanted, max(after, configured.after) if configured else after, configured, given)
     return replace(planned, asked=("--from", source) if source else ())
 

@@ -315,7 +315,7 @@ class TestAhead:
         assert run(["check", "production"]) == 0
         out = capsys.readouterr().out
         assert "write `after: 0h` into its `promote`" in out
-        assert out.splitlines()[-2] == "To approve it then:"
+        assert out.splitlines()[-2] == "To approve it at once, without that wait:"
         configure(folder)
         at_once = shlex.split(out.splitlines()[-1])[1:]
         value = self.look(capsys, "plan", "production")
@@ -455,13 +455,20 @@ def test_channels_that_have_nothing_yet_are_told_alike_and_what_begins_them(
     assert f"staging ({STAGING}): nothing yet; edge has nothing yet" in said
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_channel_is_not_promoted_to_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for source, to in (("edge", "edge"), (EDGE, "edge"), ("edge", EDGE)):
+        assert run(["promote", "--from", source, "--to", to]) == 2
+        assert "code circular-promotion" in capsys.readouterr().err
+
+
 def test_a_wait_that_the_command_line_asks_for_is_ended_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / ".github/flux-manifests.yaml").unlink()
     assert run(["promote", "--from", EDGE, "--to", "layout:new:new", "--after", "24h", *KEY]) == 11
     printed = capsys.readouterr()
     assert "No cluster follows the channel yet: to go on at once, leave `--after` out." in printed.err
     assert "write `after: 0h`" not in printed.out + printed.err
-    assert run(shlex.split(printed.out.partition("To approve it then:\n")[2])[1:]) == 0
+    assert run(shlex.split(printed.out.partition("To approve it at once, without that wait:\n")[2])[1:]) == 0
 
 
 @pytest.mark.usefixtures("folder")
@@ -502,4 +509,4 @@ def test_the_way_at_once_is_where_the_longer_wait_is_from(folder: Path, capsys: 
     printed = capsys.readouterr()
     assert "write `after: 0h` into its `promote`" in printed.err
     configure(folder)
-    assert run(shlex.split(printed.out.partition("To approve it then:\n")[2])[1:]) == 0
+    assert run(shlex.split(printed.out.partition("To approve it at once, without that wait:\n")[2])[1:]) == 0
