@@ -51,7 +51,6 @@ artifacts:
 """
 _NEXT = (
     "flux-manifests check production",
-    "flux-manifests pull production unpacked",
     "flux-manifests rollback production --lift --reason 'fixed on our side' --yes",
 )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.cli.arguments import ContradictingOptions
 from ci_automation.cli.follow_up import verifying_keys
 from ci_automation.cli.output import print_aside, print_json, print_line, print_parts, print_text
@@ -136,7 +137,9 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str) ->
         print_json({**value, **made, **found, **({"migration": steps} if steps else {})}, "init")
         return
     verb = "is there already, with exactly this content" if result.is_there else "published"
-    print_line(f"{goal.channel} {verb}: Flux {recipe.version}, {result.digest}\n  its components are in {recipe.path}")
+    print_line(f"{goal.channel} {verb}: Flux {recipe.version}, {result.digest}")
+    if recipe.path != COMPONENTS_PATH:
+        print_line(f"  its components are in {recipe.path}")
     if not result.signed:
         print_line(f"Nothing was verified: {goal.ports.why_nobody}." if result.is_there else _UNSIGNED)
     if result.hazards:

@@ -166,13 +166,11 @@ def _free_lines(rollback: Rollback, lifting: Sequence[str] | None) -> Iterator[M
 
 def _also_held(target: Version, refused: Version) -> Iterator[MarkedLine]:
     """Yield which other releases the hold keeps away, if the rollback passes over any."""
-    between = f"Also held: releases between {target} and {refused} from before the rollback"
     if target.minor < refused.minor:
         patch = "a patch of v{}.{}".format(*target.minor)
-        later = f"{patch.capitalize()} that comes out later is published as the policy says."
-        yield MarkedLine(f"{between}, such as {patch}. {later}")
+        yield MarkedLine(f"Also held: {patch} that is out by now, and all else below {refused}. Later patches are not.")
     elif target.minor == refused.minor and target.semver.patch + 1 < refused.semver.patch:
-        yield MarkedLine(f"{between}.")
+        yield MarkedLine(f"Also held: releases between {target} and {refused} from before the rollback.")
 
 
 def _hold_lines(rollback: Rollback, hold: Hold, lifting: Sequence[str] | None) -> Iterator[MarkedLine]:

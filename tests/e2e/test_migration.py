@@ -37,6 +37,7 @@ def bootstrapped(desk: Desk) -> Desk:
 def test_version_and_options_are_recovered_and_everything_else_is_the_overlay(bootstrapped: Desk) -> None:
     ran = bootstrapped.ok(*FROM, "--still-in-git")
     assert "Flux v2.99.4" in ran.out
+    assert "\n  its components are in gotk-components.yaml\n" in ran.out
     assert "1. In Git, gotk-sync.yaml needs `prune: false`, and clusters have to have applied that: " in ran.out
     assert "flux-system/flux-system (path ./clusters/production, prune: true)." in ran.out
     assert "`sync-manifests` prints the objects" in ran.out

@@ -44,7 +44,6 @@ PRINTED = {
     ("report/sync.py", "public-key"): "tests/e2e/test_printed.py::test_the_secret",
     ("report/adoption.py", "pull"): "tests/e2e/test_printed.py::test_what_an_adoption_shows",
     ("cli/demo.py", "check"): DEMO,
-    ("cli/demo.py", "pull"): DEMO,
     ("cli/demo.py", "rollback"): DEMO,
     ("cli/follow_up.py", "rollback"): "tests/e2e/test_printed.py::test_what_lifts_a_hold",
     ("cli/__init__.py", "demo"): DEMO,

@@ -46,10 +46,7 @@ SHOWN = Rollback(
 )
 
 
-ALSO = (
-    "Also held: releases between v2.8.8 and v2.9.4 from before the rollback, such as a patch of v2.8. A patch of v2.8 "
-    "that comes out later is published as the policy says."
-)
+ALSO = "Also held: a patch of v2.8 that is out by now, and all else below v2.9.4. Later patches are not."
 ENDS = [
     ALSO,
     "To lift the hold:",
