@@ -211,3 +211,14 @@ def test_what_cannot_be_acknowledged_leaves_nothing_to_acknowledge() -> None:
     assert SHOWN.breaks == (CERTAIN.fingerprint, RULE.fingerprint)
     for_good = replace(SHOWN.findings, hazards=(replace(CERTAIN, final=True),))
     assert replace(SHOWN, findings=for_good).breaks == ()
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (("v2.8.8-0123456789ab",), "another digest here; --to takes: v2.8.8-0123456789ab"),
+        (("v2.8.8-0", "v2.8.8-1"), "other digests here; --to takes: v2.8.8-0, v2.8.8-1"),
+    ],
+)
+def test_a_version_that_is_there_names_its_other_digests(others: tuple[str, ...], said: str) -> None:
+    assert text(replace(THERE, others=others)).splitlines()[1] == f"v2.8.8 has {said}"
