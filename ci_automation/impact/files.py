@@ -262,4 +262,5 @@ def _without_secrets(text: str) -> str:
 def _hunks(old: str, new: str) -> str:
     lines = list(hunks(old.splitlines(), new.splitlines()))
     more = [f"and {len(lines) - _MOST_LINES} more lines"] if len(lines) > _MOST_LINES else []
-    return "\n".join([line[:_WIDEST] for line in lines[:_MOST_LINES]] + more)
+    shown = (line if len(line) <= _WIDEST else f"{line[:_WIDEST]}…" for line in lines[:_MOST_LINES])
+    return "\n".join([*shown, *more])

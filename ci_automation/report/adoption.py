@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ci_automation.flux.components import hunks
 from ci_automation.report.blocks import Table, on_terminal, plain_line, plain_text
-from ci_automation.report.changes import beside_flux
+from ci_automation.report.changes import beside_flux, in_files
 from ci_automation.report.findings import Findings
 from ci_automation.report.rights import rights_blocks
 
@@ -100,14 +100,27 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool
         lines += [Table(("path", "bytes", "sha256", ""), tuple(rows)).to_text(), ""]
     else:
         lines.append(f"There are no files but {adoption.components}.")
-    found = Findings(adoption.changes, adoption.hazards, diffs=adoption.texts)
     for parts in (
-        beside_flux(found, every=every),
+        beside_flux(Findings(adoption.changes, adoption.hazards), every=every),
         on_terminal(rights_blocks(adoption.rights, every=every)),
     ):
         told = [part.to_text() for part in parts]
         lines += [*told, ""] if told else ()
-    return plain_text("\n".join([*lines, *_difference_lines(adoption, shown)]))
+    return plain_text("\n".join([*lines, *_difference_lines(adoption, shown), *_texts(adoption, every=every)]))
+
+
+def _texts(adoption: Adoption, *, every: bool) -> Iterator[str]:
+    """Yield the text of the files, at the end, which a page may cut off; what is left out is counted or named."""
+    yield from (part.to_text() for part in in_files(adoption.texts, every=every))
+    told = {it.path for it in adoption.texts}
+    if left := [it for it in adoption.overlay if it.path not in told and it.change != "same"]:
+        yield f"Files whose text is not shown: {len(left)}. Read them before you adopt it:"
+        yield _pulling(adoption)
+
+
+def _pulling(adoption: Adoption) -> str:
+    at = adoption.channel.at_digest(adoption.digest)
+    return f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}"
 
 
 def _difference_lines(adoption: Adoption, shown: int | None) -> Iterator[str]:
@@ -120,8 +133,7 @@ def _difference_lines(adoption: Adoption, shown: int | None) -> Iterator[str]:
     yield from (f"  {line}" for line in adoption.difference[:shown])
     if shown is not None and (more := len(adoption.difference) - shown) > 0:
         yield f"  ... and {more} more lines. Read all of them before you adopt it:"
-        at = adoption.channel.at_digest(adoption.digest)
-        yield f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}"
+        yield _pulling(adoption)
 
 
 def _options(written: tuple[str, ...]) -> str:

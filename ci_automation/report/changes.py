@@ -99,15 +99,19 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
 
 
 def beside_flux(found: Findings, *, every: bool) -> Iterator[Part]:
-    """Yield what is different from Flux alone, what can break, and what is in the files that were compared."""
+    """Yield what is different from Flux alone, and what can break."""
     detail = _EVERY if every else _SHORT
     if found.changes:
         title = "What clusters get in place of Flux alone (severity, class)"
         yield from on_terminal((Titled(title, tuple(change_blocks(found, detail))),))
     if found.hazards:
         yield from on_terminal((Titled("What can break (certainty, gate)", tuple(hazard_blocks(found, detail))),))
-    if found.diffs:
-        yield from on_terminal((Titled("In these files", file_blocks(found, detail)),))
+
+
+def in_files(diffs: tuple[FileDiff, ...], *, every: bool) -> Iterator[Part]:
+    """Yield what is in files, for a terminal."""
+    blocks = file_blocks(Findings(diffs=diffs), _EVERY if every else _SHORT)
+    yield from on_terminal((Titled("In these files", blocks),)) if diffs else ()
 
 
 def sections(found: Findings, detail: Detail) -> Iterator[Titled]:

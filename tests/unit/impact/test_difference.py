@@ -89,7 +89,7 @@ def test_what_is_no_text_and_what_is_long_says_so() -> None:
     assert binary.text == "It is no text."
     (long,) = overlay_diffs(tree(), tree(a_txt=b"x" * 9_000 + b"\n" + b"y\n" * 1_000))
     lines = long.text.splitlines()
-    assert (len(lines), len(lines[1]), lines[-1]) == (401, 500, "and 602 more lines")
+    assert (len(lines), lines[1], lines[-1]) == (401, f"+{'x' * 499}…", "and 602 more lines")
     many = tree(**{f"a{number}_txt": b"x" for number in range(50)})
     assert len(overlay_diffs(tree(), many)) == 40
 
