@@ -1,4 +1,4 @@
-"""What the reviewers of a waiting run are shown: the step that its inputs name, as it is decided now."""
+"""The command `review`, which shows the reviewers of a waiting run the step that they approve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request's branch asks for: the trace in a commit of ours, and the entries on top of the default branch."""
+"""The entries that the branch of a request adds, and the trace in the commit of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left to do for clusters that `flux bootstrap` set up: their way from Git to the artifact, in its order."""
+"""The steps of a migration from `flux bootstrap`, in the list that `setup` prints."""
 
 from __future__ import annotations
 

@@ -28,6 +28,8 @@ from ci_automation.report.adoption import AdoptedFile, Adoption, difference
 from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
@@ -72,8 +74,6 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     upstream = render_release(recovered.version, options, ports).text
     signed, before = _last_signed(observed, ports)
     stated = ((name, observed.manifest.annotations.get(f"org.opencontainers.image.{name}")) for name in _STATED)
-    overlay, known = tree.without(path).by_path, {name: file for name, file in before.by_path.items() if name != path}
-    now, had = overlay.get, known.get
     tags = (
         VersionTags(observed.channel, recovered.version, ports).astray(observed.digest) if intent.version_tags else ()
     )
@@ -89,10 +89,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         options=options.to_arguments(),
         components=path,
         difference=difference(upstream.encode(), tree[path]),
-        overlay=tuple(
-            AdoptedFile(name, len(it.content), Digest.of(it.content), _change(now(name), had(name)) if signed else "")
-            for name, it in sorted({**known, **overlay}.items())
-        ),
+        overlay=tuple(_adopted_files(tree.without(path).by_path, before.without(path).by_path, compared=bool(signed))),
         compared_with=signed.digest if signed else None,
         compared_options=_options(signed, before, path) if signed else (),
         stated=tuple(f"{name} {said[:_MOST_STATED]}" for name, said in stated if said),
@@ -130,6 +127,15 @@ def _options(signed: Manifest, tree: Tree, path: str) -> tuple[str, ...]:
     if path not in tree.by_path:
         return ()
     return with_stated_flags(recover(tree[path].decode(errors="replace")).options, signed).to_arguments()
+
+
+def _adopted_files(
+    now: Mapping[str, TreeFile], before: Mapping[str, TreeFile], *, compared: bool
+) -> Iterator[AdoptedFile]:
+    """Yield each file that is there or was, and what became of it if it can be compared."""
+    for name, it in sorted({**before, **now}.items()):
+        change = _change(now.get(name), before.get(name)) if compared else ""
+        yield AdoptedFile(name, len(it.content), Digest.of(it.content), change)
 
 
 def _change(now: TreeFile | None, before: TreeFile | None) -> str:
