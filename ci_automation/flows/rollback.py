@@ -283,3 +283,4 @@ def _move_back(proposal: RollbackProposal, writer: RecordWriter, ports: Ports, i
         raise ChannelMoved(shown.channel, shown.target, now)
     ports.say("recording it")
     writer.attach(manifest, signed_record)
+    writer.keep(manifest, proposal.holds)  # a slow writer may have overwritten their entries meanwhile

@@ -39,7 +39,7 @@ _CREATED, _ACCEPTED = 201, 202
 MAX_MERGES = 5
 _OK = 200
 _NO_API = frozenset({404, 400, 406})  # as in go-containerregistry, and so in Flux and cosign
-_SHORTEST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.025, 5.0
 
 
 class StoredManifests:
@@ -257,9 +257,9 @@ def merge(
 ) -> None:
     """Add `entry` to the index under `tag`, beside its other entries; `look` does the first read.
 
-    The run reads back after twice the time of its own read and write. By then, another writer that read before our
-    write, and is not far slower, has overwritten our entry, and the run notices. A writer that reads later sees our
-    entry, and keeps it.
+    The run reads back after as long again as its own read and write took. By then, another writer that read before our
+    write, and takes no longer than we do, has overwritten our entry, and the run notices. A writer that reads later
+    sees our entry, and keeps it. One that is slower can still lose us the entry, so a hold is looked for again later.
 
     Raises:
         ReferrerLost: other writers overwrote the entry each time.
@@ -272,5 +272,5 @@ def merge(
         if merges < MAX_MERGES:
             with suppress(TagMoved):  # the next look finds what it moved to
                 store.write_index(tag, index.with_entry(entry))
-            clock.sleep(min(max(_SHORTEST_WAIT, 2 * (clock.monotonic() - began)), _LONGEST_WAIT))
+            clock.sleep(min(max(_SHORTEST_WAIT, clock.monotonic() - began), _LONGEST_WAIT))
     raise ReferrerLost(tag, entry.digest, MAX_MERGES)

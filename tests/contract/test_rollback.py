@@ -41,6 +41,7 @@ from ci_automation.records import attached
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger, notes_in
 from ci_automation.records.notes import Approval, HoldStatement
 from ci_automation.records.writer import HoldNotKept, RecordWriter
+from ci_automation.registry.contents import referrers_tag
 from ci_automation.report.adoption import adoption_text
 from ci_automation.report.rollback import rollback_parts
 from ci_automation.signing.signer import KeySigner
@@ -131,7 +132,23 @@ class TestGoingBack:
         read_back = ["referrers", "manifest"]  # the second time for the content in the target's newest record
         assert [method for method, _ in asked[written + 1 : moved]] == [*read_back, *read_back, "resolve"]
         after = ["put_manifest", "resolve", "referrers", "put_blob", "put_referrer"]
-        assert [method for method, _ in asked[moved:]] == [*after, "resolve", "put_blob", "put_referrer"]
+        assert [method for method, _ in asked[moved:]] == [*after, "resolve", "put_blob", "put_referrer", *read_back]
+
+    def test_a_hold_that_a_slow_writer_overwrote_is_written_again(self, world: World) -> None:
+        world.registry.referrers_api = False
+        proposal = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        tag = referrers_tag(CHANNEL, proposal.shown.target)
+        stale = world.registry.read_index(tag)
+
+        def overwrite(asked: Asked) -> None:
+            if (asked.method, asked.what) == ("put_manifest", str(CHANNEL)):
+                world.registry.before = lambda _: None
+                world.registry.write_index(tag, stale)
+
+        world.registry.before = overwrite
+        roll_back(proposal, world.ports(), intent())
+        assert held(world) == [MINOR]
+        assert Ledger(world.registry, CHANNEL, OURS).all_records(at(world))[-1].rolled_back
 
     def test_nothing_is_rendered_or_fetched(self, world: World) -> None:
         world.releases.fetched.clear()
