@@ -223,10 +223,9 @@ _TABLE = {
     (Heading.TRUST, Repeat.TRUST): (
         Option(
             "public-key",
-            "trust signatures of this key; repeatable; default: the signing key",
+            "trust signatures of this key; repeatable; default: the public half of the signing key",
             "FILE",
             Kind.LIST,
-            of_readers="trust signatures of this key; repeatable; default: the public half of --key",
             input="Trust signatures of these keys; files or env://NAME, one per line",
         ),
         _both("identity", "trust exactly this subject of a keyless signature", "SUBJECT", Kind.LIST),

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from ci_automation.errors import Error
 from ci_automation.report.markdown import markdown_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "docs/reference"
@@ -66,12 +67,41 @@ def _described(each: Option) -> str:
 
 
 def commands_section() -> str:
-    """Return each command with its sentences, its example and its options, as `--help` has them."""
-    return "\n\n".join(part for name in COMMANDS for part in _command(name, cli.get_command(click.Context(cli), name)))
+    """Return each command with its sentences, its example and its options, then the shared options."""
+    commands = [it for name in COMMANDS for it in _with_below(name, cli.get_command(click.Context(cli), name))]
+    shared = _shared(command for name, command in commands if name != "action")
+    return "\n\n".join([part for it in commands for part in _command(*it, shared)] + [*_shared_section(shared)])
 
 
-def _command(name: str, command: click.Command | None) -> Iterator[str]:
+def _with_below(name: str, command: click.Command | None) -> Iterator[tuple[str, click.Command]]:
     assert command is not None
+    yield name, command
+    if isinstance(command, click.Group):
+        for below, each in command.commands.items():
+            yield from _with_below(f"{name} {below}", each)
+
+
+def _headed(command: click.Command) -> Iterator[tuple[Heading, list[tuple[str, str]]]]:
+    """Yield the options of each part of the help, as rows."""
+    for heading, options in options_by_heading(command, click.Context(command, help_option_names=[])):
+        yield heading, [_option(it) for it in options]
+
+
+def _shared(commands: Iterable[click.Command]) -> dict[Heading, list[tuple[str, str]]]:
+    """Return the options that several commands explain in the same words, part by part."""
+    counted = Counter((heading, row) for it in commands for heading, rows in _headed(it) for row in rows)
+    several = [it for it, number in counted.items() if number > 1]
+    return {part: rows for part in [*Heading][1:] if (rows := [row for heading, row in several if heading is part])}
+
+
+def _shared_section(shared: dict[Heading, list[tuple[str, str]]]) -> Iterator[str]:
+    yield "## Shared options"
+    for heading, rows in shared.items():
+        yield f"### {heading.value}"
+        yield markdown_table(("option", "what it is"), rows)
+
+
+def _command(name: str, command: click.Command, shared: dict[Heading, list[tuple[str, str]]]) -> Iterator[str]:
     yield f"## {name}"
     usage = " ".join(command.collect_usage_pieces(click.Context(command)))
     yield f"```text\nflux-manifests {name} {usage}\n```"
@@ -82,20 +112,18 @@ def _command(name: str, command: click.Command | None) -> Iterator[str]:
             yield _prose(paragraph)
     if name == "action":
         yield "Its options are the [inputs](inputs.md) of the action."
-    elif rows := list(_options(command)):
+        return
+    if rows := [row for heading, rows in _headed(command) for row in rows if row not in shared.get(heading, ())]:
         yield markdown_table(("option", "what it is"), rows)
-    if isinstance(command, click.Group):
-        for below, each in command.commands.items():
-            yield from _command(f"{name} {below}", each)
+    if parts := [_part(heading, rows, shared[heading]) for heading, rows in _headed(command) if heading in shared]:
+        yield f"Shared options: {'; '.join(filter(None, parts))}."
 
 
-def _options(command: click.Command) -> Iterator[tuple[str, str]]:
-    """Yield a row for each option, with a row before each part, as `--help` has them."""
-    context = click.Context(command, help_option_names=[])
-    for heading, options in options_by_heading(command, context):
-        if heading is not Heading.OWN:
-            yield f"**{heading.value}**", ""
-        yield from map(_option, options)
+def _part(heading: Heading, rows: list[tuple[str, str]], shared: list[tuple[str, str]]) -> str:
+    """Return the shared options of a part that a command takes: the part's name alone if it takes all."""
+    names = [row[0].split("`")[1] for row in shared if row in rows]
+    link = f"[{heading.value}](#{heading.value.lower().replace(' ', '-')})"
+    return f"all of {link}" if len(names) == len(shared) else f"{link} `{'`, `'.join(names)}`" if names else ""
 
 
 def _option(option: click.Option) -> tuple[str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
-from ci_automation.cli import COMMANDS, UNREAD
+from ci_automation.cli import COMMANDS, UNREAD, cli
 from ci_automation.cli.results import APPROVAL_NEEDED
 from ci_automation.config.load import parse_config
 from ci_automation.errors import INTERRUPTED, Error
@@ -78,6 +79,18 @@ def test_each_invariant_names_tests_that_exist() -> None:
 def test_the_documents_list_every_command() -> None:
     rows = re.findall(r"^\| (`.*?) \| ", (ROOT / "docs/guides/command-line.md").read_text(), re.MULTILINE)
     assert set(COMMANDS) <= {word for row in rows for word in re.findall(r"`([\w-]+)", row)}
+
+
+def test_the_reference_explains_each_option_of_each_command() -> None:
+    text = (ROOT / "docs/reference/commands.md").read_text()
+    sections = dict(re.findall(r"^##+ (.+)\n((?:(?!##).*\n)*)", text, re.MULTILINE))
+    for name in set(COMMANDS) - {"action"}:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        linked = re.findall(r"all of \[(.+?)\]", sections[name])
+        explained = set(re.findall(r"`(--[\w-]+)`", sections[name] + "".join(sections[part] for part in linked)))
+        options = (it for it in command.params if isinstance(it, click.Option) and not it.hidden)
+        assert {it.opts[0] for it in options} <= explained, name
 
 
 def test_the_documents_list_every_exit_code() -> None:
