@@ -61,8 +61,7 @@ def settings_from(goal: Target, base: Digest | None, version: Version | None = N
     # A rollback that was interrupted, or an adoption, names no content: the rules of the last one go on counting.
     if (content := record.content or (None if goal.configured.promote else ledger.last_content())) is None:
         return settings
-    from ci_automation.approval.content import stricter
-    from ci_automation.flows.planning.git_content import rules_of
+    from ci_automation.approval.content import rules_of, stricter
 
     rules = content.rules
     return settings if rules == rules_of(goal.configured) else stricter(settings, rules.approvals, rules.team)

@@ -226,7 +226,7 @@ def _from_git(
         OldCheckout: they are not.
         UsageError: the folder cannot be an overlay.
     """
-    from ci_automation.flows.planning.git_content import rules_of
+    from ci_automation.approval.content import rules_of
     from ci_automation.flows.workspace import read_overlay_folder, require_shown
 
     found = read_overlay_folder(hub.job.workspace or Path(), artifact.overlay or "", config=hub.inputs.config_path)

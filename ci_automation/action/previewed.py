@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ci_automation.action.github import Hub
 from ci_automation.action.logins import logins
-from ci_automation.approval.content import AwaitedMerge
+from ci_automation.approval.content import AwaitedMerge, rules_of
 from ci_automation.artifact.git import attribute_files, concealed
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.wiring import all_targets
@@ -26,7 +26,6 @@ from ci_automation.config.model import DirectorySourceConfig
 from ci_automation.config.preview import not_previewed, preview_config
 from ci_automation.errors import Error
 from ci_automation.flows.files import write_tree
-from ci_automation.flows.planning.git_content import rules_of
 from ci_automation.flows.planning.shown import is_unseen
 from ci_automation.flows.ports import Prepared
 from ci_automation.flows.preview import review_artifact

@@ -7,25 +7,27 @@ besides its makers merged or reviewed. Whatever is not proven is asked by digest
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from ci_automation.approval.counting import MergedRequest
+from ci_automation.artifact.digest import Digest
 from ci_automation.github.model import UpdateKind
 from ci_automation.policy.decision import Decision
-from ci_automation.records.content import CountedRequest
+from ci_automation.records.content import ApprovedRules, CountedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from ci_automation.approval.counting import People
-    from ci_automation.config.model import ApprovalConfig
+    from ci_automation.config.model import ApprovalConfig, ArtifactConfig
     from ci_automation.github.model import BranchUpdate, ContentMerge
     from ci_automation.policy.decision import Verdict
-    from ci_automation.records.content import ApprovedRules, RecordedContent
+    from ci_automation.records.content import RecordedContent
 
 MOST_REQUESTS = 5  # more are asked by digest
 MOST_PEOPLE = 10  # same
@@ -207,6 +209,26 @@ def commits_of(updates: Iterable[BranchUpdate]) -> tuple[str, ...]:
     )
 
 
+def rules_of(artifact: ArtifactConfig) -> ApprovedRules:
+    """Return the rules under which content of an artifact is approved."""
+    policy = artifact.policy
+    rest = {
+        "approval": to_builtins(artifact.approval),
+        "escalate": sorted(policy.escalate),
+        "refuse": sorted(policy.refuse),
+        "acknowledge": [[it.fingerprint, it.until.isoformat(), it.reason] for it in policy.acknowledge],
+        "overlay": artifact.overlay,
+        "url": str(artifact.channel),
+        "verify": to_builtins(artifact.verify),
+        "signing": to_builtins(artifact.signing),
+        "from": artifact.promote.source if artifact.promote else None,
+    }
+    allowed = {"allowRemoval": policy.allow_removal, "acceptEdits": policy.accept_edits}
+    rest |= {key: [[it.of, it.until.isoformat(), it.reason] for it in given] for key, given in allowed.items() if given}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return ApprovedRules(artifact.approval.approvals, Digest.of(text.encode()), artifact.approval.team)
+
+
 def changed_rules(old: ApprovedRules, new: ApprovedRules) -> Iterator[str]:
     """Yield how the rules changed under which content is approved."""
     since = "since the content of the channel was approved"
@@ -215,7 +237,7 @@ def changed_rules(old: ApprovedRules, new: ApprovedRules) -> Iterator[str]:
     if old.team != new.team:
         yield f"the rules changed {since}: team ({old.team or 'none'} -> {new.team or 'none'})"
     if old.rest != new.rest and (old.approvals, old.team) == (new.approvals, new.team):
-        names = "escalate, refuse, acknowledge, allowRemoval, acceptEdits, overlay, url, verify or signing"
+        names = "escalate, refuse, acknowledge, allowRemoval, acceptEdits, overlay, url, verify, signing or from"
         yield f"the rules of approvals, {names} changed {since}"
 
 

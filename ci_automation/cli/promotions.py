@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.approval.content import rules_of
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.places import GITHUB_API, github
@@ -17,7 +18,6 @@ from ci_automation.cli.wiring import NothingNamed, reading, target
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.evidence import Address, CommitStatus, Report
-from ci_automation.flows.planning.git_content import rules_of
 from ci_automation.flows.planning.promotion import Promotion
 from ci_automation.flows.promote import CircularPromotion, in_waves
 from ci_automation.net.network import Network

@@ -580,7 +580,7 @@ NOT_PROVEN = {
         "did not show all changes",
     ),
     "changed rules": (looser, "the rules of approvals, escalate, refuse"),
-    "a line that names another folder": (of_another_folder, "overlay, url, verify or signing changed since"),
+    "a line that names another folder": (of_another_folder, "overlay, url, verify, signing or from changed since"),
     "a class that the policy escalates": (risky, "ConfigMap a is new"),
 }
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.approval.content import rules_of
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
 from ci_automation.demo.samples import write_samples
-from ci_automation.flows.planning.git_content import rules_of
 from ci_automation.records.content import RecordedContent
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import people_of
@@ -25,12 +24,12 @@ from ci_automation.approval.content import (
     commits_of,
     content_witnesses,
     judge_content,
+    rules_of,
     way_back,
 )
 from ci_automation.approval.counting import People
 from ci_automation.approval.judge import declined_after
 from ci_automation.approval.port import ApprovalRequest, RequestKind
-from ci_automation.artifact.digest import Digest
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.errors import Conflict, UsageError
@@ -38,13 +37,14 @@ from ci_automation.flows.planning.shown import hidden_states
 from ci_automation.flows.workspace import first_difference, require_shown
 from ci_automation.github.commits import branch_name
 from ci_automation.policy.decision import Decision, Verdict
-from ci_automation.records.content import ApprovedRules, RecordedContent
+from ci_automation.records.content import RecordedContent
 from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.observe import Placed
@@ -287,23 +287,3 @@ class GitContent:
 
 def _key(overlay: str | None, options: Options, *, pinned: bool) -> ContentKey:
     return ContentKey(overlay, f"{options.digest}{' pinned' if pinned else ''}")
-
-
-def rules_of(artifact: ArtifactConfig) -> ApprovedRules:
-    """Return the rules under which content of an artifact is approved."""
-    policy = artifact.policy
-    rest = {
-        "approval": to_builtins(artifact.approval),
-        "escalate": sorted(policy.escalate),
-        "refuse": sorted(policy.refuse),
-        "acknowledge": [[it.fingerprint, it.until.isoformat(), it.reason] for it in policy.acknowledge],
-        "overlay": artifact.overlay,
-        "url": str(artifact.channel),
-        "verify": to_builtins(artifact.verify),
-        "signing": to_builtins(artifact.signing),
-        "from": artifact.promote.source if artifact.promote else None,
-    }
-    allowed = {"allowRemoval": policy.allow_removal, "acceptEdits": policy.accept_edits}
-    rest |= {key: [[it.of, it.until.isoformat(), it.reason] for it in given] for key, given in allowed.items() if given}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
-    return ApprovedRules(artifact.approval.approvals, Digest.of(text.encode()), artifact.approval.team)
