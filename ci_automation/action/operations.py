@@ -268,7 +268,7 @@ def _promote(goal: Target, wanted: OperationInputs) -> Operation:
     _require_named(wanted.to, promotion.source, after)
     if found.gates and found.decision not in {Decision.AUTO, Decision.APPROVAL}:
         raise PromotionRefused(found)
-    moves = [str(it.at) for it in found.moves]  # a source that left the digest, and came back to it, needs a new yes
+    moves = list(map(str, found.came))  # a source that left the digest, and came back to it, needs a new yes
     return Operation(
         before=Standing(found.old_version, found.before.digest) if found.before and found.old_version else None,
         after=after,

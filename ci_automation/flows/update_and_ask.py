@@ -278,6 +278,6 @@ def _require_counts(granted: GrantedApproval, considered: Considered) -> None:
     refuse_used(granted, promotion.ports)
     if not considered.interrupted:  # else the channel moved on this approval before, and owes the record of that
         refuse_unseen(granted, step)
-    moves = considered.moves  # GitHub's times have whole seconds: what came back within that of the approval is later
-    if len(moves) > 1 and moves[-1].at >= granted.since:
+    came = considered.came  # GitHub's times have whole seconds: what came back within that of the approval is later
+    if len(came) > 1 and came[-1] >= granted.since:
         raise CameBack(granted, promotion.source, request.target)

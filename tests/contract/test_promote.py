@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.approval.port import ApprovalRequest, GrantedApproval
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Conflict
+from ci_automation.flows.approved import CameBack
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.accepted import SignedForOthers
@@ -31,6 +33,7 @@ from ci_automation.flows.publication.copy import TooLargeToCopy
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
+from ci_automation.flows.update_and_ask import promote_granted
 from ci_automation.impact.assess import Impact
 from ci_automation.impact.check import Clusters, KubernetesRange
 from ci_automation.policy.decision import Decision
@@ -39,6 +42,7 @@ from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy
 from ci_automation.policy.promotion import Word
 from ci_automation.policy.ranges import Range
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger
+from ci_automation.records.notes import Approval
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry.port import NotFound
 from ci_automation.signing import legacy
@@ -454,6 +458,33 @@ class TestTheGates:
     ) -> None:
         done = road.promote(after=after)
         assert (done.considered.decision, done.done) == (decision, decision is Decision.AUTO)
+
+    def test_where_a_rollback_of_the_source_was_killed_the_digest_soaks_anew_and_needs_a_new_yes(
+        self, road: Road
+    ) -> None:
+        """A rollback that ended before its record left its hold, which tells when the source came to the digest."""
+        wanted, base = channel(road, STAGING), channel(road, ELSEWHERE)
+        road.publish(STAGING, MINOR)
+        ports, road.now = road.ports(road.here), NOW + timedelta(hours=1)
+        back = propose_rollback(STAGING, Wish(str(PATCH)), ports, intent(now=road.now))
+
+        def die(_: int) -> None:
+            if Asked("put_manifest", str(STAGING)) in road.requests:
+                raise Killed
+
+        road.watch(die)
+        with pytest.raises(Killed):
+            roll_back(back, ports, intent(now=road.now))
+        road.alone()
+        assert channel(road, STAGING) == wanted
+        road.now += timedelta(hours=1)
+        assert "has had the digest for 1h" in road.promote(after=timedelta(hours=2)).considered.reasons[0]
+        request = ApprovalRequest(ELSEWHERE, PATCH, base, wanted)
+        granted = GrantedApproval(request, Approval("ada", "pull request 7", NOW + timedelta(minutes=1)))
+        patches = replace(everything(), actions=dict.fromkeys(BUMPS, Action.APPROVAL))
+        with pytest.raises(CameBack):
+            promote_granted(road.promotion(policy=patches), granted)
+        assert channel(road, ELSEWHERE) == base
 
     def test_what_waits_says_until_when(self, road: Road) -> None:
         done = road.promote(after=3 * DAY)

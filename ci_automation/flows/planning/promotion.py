@@ -79,6 +79,7 @@ class Considered(Struct, frozen=True):
     version: Version
     old_version: Version | None
     moves: tuple[Record, ...] = ()  # of the digest to the source, the oldest first
+    came: tuple[datetime, ...] = ()  # when the source came to the digest, the oldest first
     holds: tuple[Hold, ...] = ()  # on what the target has
     findings: Findings = field(default_factory=Findings)  # without gates where there is nothing to do
     last: datetime | None = None  # when the target came to what it has
@@ -153,7 +154,7 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
     contents = read_contents(observed, promotion.origin, promotion.intent)
     old = read_contents(before, promotion.ports, promotion.intent) if before else None
     considered = Considered(promotion, observed, before, contents.version, old.version if old else None)
-    in_place(observed, considered.version, promotion.origin, promotion.intent)
+    at_source = in_place(observed, considered.version, promotion.origin, promotion.intent)
     if before is not None and old is not None and not interrupted:
         before = placed = in_place(before, old.version, promotion.ports, promotion.intent)
         last, record = placed.last, placed.record
@@ -162,19 +163,25 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
     there = promotion.ports.ledger(promotion.target)
     gone, held = (None, there.holds(before.digest)) if before else had_last(promotion.target, promotion.ports)
     held, last = held if holds is None else holds, gone.at if gone else last
-    considered = replace(considered, before=before, moves=moves, holds=held, last=last, record=record, gone=gone)
+    considered = replace(considered, before=before, holds=held, last=last, record=record, gone=gone)
+    considered = replace(considered, moves=moves, came=_times(moves, at_source.rolled_back))
     considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
     if before is None or old is None:
-        return considered if interrupted else replace(considered, first=_first(contents, signed, moves))
+        return considered if interrupted else replace(considered, first=_first(contents, signed, considered.came))
     step = _step(considered, before, old, contents)
     return replace(considered, step=step, notes=_notes(step, promotion.ports))
 
 
-def _first(contents: Contents, signed: Verified, moves: tuple[Record, ...]) -> FirstDigest:
+def _times(moves: tuple[Record, ...], rolled_back: Hold | None) -> tuple[datetime, ...]:
+    """Return when a channel came to a digest, the oldest first: by records, and by a rollback that wrote none yet."""
+    interrupted = (rolled_back.since,) if moves and rolled_back else ()
+    return (*(record.at for record in moves), *interrupted)
+
+
+def _first(contents: Contents, signed: Verified, came: tuple[datetime, ...]) -> FirstDigest:
     """Return what a person should know of the digest, who has nothing to compare it with."""
     signer = f"the key {signed.by}" if isinstance(signed.by, Digest) else str(signed.by)
-    since = moves[-1].at if moves else None
-    return FirstDigest(contents.options.to_arguments(), contents.overlay, signer, since)
+    return FirstDigest(contents.options.to_arguments(), contents.overlay, signer, came[-1] if came else None)
 
 
 def _notes(step: PlannedStep, ports: Ports) -> tuple[ReleaseNotes, ...]:
@@ -211,7 +218,7 @@ def _findings(considered: Considered, old: Contents | None, new: Contents) -> Fi
         source=str(promotion.source),
         digest=considered.digest,
         version=new.version,
-        since=considered.moves[-1].at if considered.moves else None,
+        since=considered.came[-1] if considered.came else None,
         evidence=tuple(each.look(new.version) for each in promotion.evidence),
     )
     current = old.version if old else None
@@ -244,7 +251,7 @@ def _held(considered: Considered) -> Verdict:
     """Hold what the target was moved back from; what came to the source after that is new."""
     had = considered.gone.version if considered.gone else considered.old_version
     version = considered.version if considered.version != had else None
-    first = considered.moves[0].at if considered.moves else None  # when the digest came to the source, by its records
+    first = considered.came[0] if considered.came else None
     offered = Offered(version, first, considered.digest)
     return hold_verdict(considered.holds, offered, considered.promotion.intent.now)
 
