@@ -22,6 +22,7 @@ from ci_automation.cli.options import INPUTS, Heading, Kind, Option
 from ci_automation.cli.parameters import options_by_heading
 from ci_automation.config.schema import config_schema
 from ci_automation.errors import Error
+from ci_automation.impact.change import ChangeClass
 from ci_automation.report.markdown import markdown_table
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "docs/reference"
 ACTION = ROOT / "action.yml"
 SCHEMA = REFERENCE / "config.schema.json"
+CHANGE_CLASSES = [str(it) for it in ChangeClass]
+CLASSES = ["[class of change](gates.md#classes-of-change)"]
 _BEGIN, _END = "made from the code: python -m tests.unit.docs.generated", "end of what is made from the code"
 
 
@@ -142,16 +145,22 @@ def keys_section() -> str:
 
 def _keys(node: dict[str, Any], path: str, schema: dict[str, Any], seen: set[str]) -> Iterator[str]:
     below, rows = [], []
+    of_defaults = schema["$defs"]["Defaults"]["properties"] if path == "artifacts." else {}
     for name, value in node.get("properties", {}).items():
+        if of_defaults.get(name) == value:
+            continue
         kind, section = _value(value, schema)
-        text = _prose(" ".join(filter(None, (section.get("description"), value.get("description")))))
+        said = dict.fromkeys(filter(None, (section.get("description"), value.get("description"))))
+        text = _prose(" ".join([*said][-1:] if kind.startswith("list") else said))
         required = " **(required)**" if name in node.get("required", ()) else ""
-        rows.append((f"`{path}{name}`{required}", kind, text))
+        rows.append((f"`{name}`{required}", kind, text))
         if section.get("properties") and (title := section.get("title", f"{path}{name}")) not in seen:
             seen.add(title)
             below.append((f"{path}{name}.", section))
     if rows:
         yield f"### {path.rstrip('.') or 'The file'}"
+        if of_defaults:
+            yield "Each artifact can have the keys of [`defaults`](#defaults) too."
         yield markdown_table(("key", "value", "what it is"), rows)
     for prefix, section in below:
         yield from _keys(section, prefix, schema, seen)
@@ -161,8 +170,11 @@ def _value(value: dict[str, Any], schema: dict[str, Any]) -> tuple[str, dict[str
     """Return a key's kind of value in words, and the section that it has or whose list it is."""
     if "$ref" in value:
         value = schema["$defs"][value["$ref"].rpartition("/")[2]]
-    if "enum" in value:
-        return " or ".join(_code(str(it)) for it in value["enum"]), {}
+    if choices := value.get("enum", []):
+        classes = CLASSES if set(CHANGE_CLASSES) <= {*choices} else []
+        return " or ".join(
+            [*classes, *(_code(str(it)) for it in choices if not classes or it not in CHANGE_CLASSES)]
+        ), {}
     if "anyOf" in value:
         kinds = [_value(it, schema) for it in value["anyOf"]]
         return " or ".join(kind for kind, _ in kinds), next((it for _, it in kinds if it), {})
