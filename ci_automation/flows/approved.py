@@ -46,7 +46,7 @@ class ApprovalOutdated(Conflict):
     )
 
     def __init__(self, request: ApprovalRequest, found: Digest) -> None:
-        super().__init__(f"{request.artifact} is at {found}, and the approved step starts from {request.base}")
+        super().__init__(f"{request.artifact} went on to {found}, and the approved step starts from {request.base}")
 
 
 class ApprovedDiffers(Conflict):
@@ -145,10 +145,18 @@ def _plan_of(request: ApprovalRequest, rendered: Rendered) -> Plan:
 
 
 def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: Intent) -> Outcome:
-    """Return the outcome for a channel at its approved target, after writing a record that an interrupted run owes."""
+    """Return the outcome for a channel at its approved target, after writing a record that an interrupted run owes.
+
+    Raises:
+        CameBack, ApprovalOutdated: there is no record, and the channel left the base before it came to the target.
+    """
     request = granted.request
     version = present_version(observed, ports, intent)
     placed = in_place(observed, version, ports, intent, approved=True)
+    if placed.record is None:  # then a writer of the registry may have moved it there
+        refuse_used(granted, ports)
+        if went_to := ports.ledger(request.artifact).went_to(request.base):
+            raise ApprovalOutdated(request, went_to)
 
     def again(base: Base) -> tuple[Rendered, Approval]:
         earlier = ports.ledger(request.artifact).records(base.digest)

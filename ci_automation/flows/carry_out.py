@@ -161,6 +161,9 @@ def _brings_content(rendered: Rendered) -> bool:
 def _repeat(placed: Placed, owed: Owed, ports: Ports, intent: Intent) -> None:
     """Repeat the step to the observed digest, which an interrupted run did except for its record."""
     ledger = ports.ledger(placed.channel)
+    if went_to := ledger.went_to(owed.base):
+        ports.say(f"who published {placed.digest} cannot be proven: the channel went from {owed.base} to {went_to}")
+        return
     try:
         base = read_base(observe_past(placed.channel, owed.base, ports), ports, intent)
         again = owed.render(replace(base, holds=ledger.holds(owed.base)))

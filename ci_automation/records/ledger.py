@@ -102,6 +102,15 @@ class Ledger(Struct, frozen=True):
         followed = {record.previous for record in found}
         return max(found, key=lambda record: (record.at, record.digest not in followed), default=None)
 
+    def went_to(self, digest: Digest) -> Digest | None:
+        """Return what the channel had last, if its records say that it had `digest` before that.
+
+        Raises:
+            ImmutableTagMoved: a tag hides a digest.
+        """
+        last = self.newest() if self.records(digest) else None
+        return last.digest if last is not None and last.digest != digest else None
+
     def all_moves(self) -> tuple[Record, ...]:
         """Return the records of this channel about each digest that an immutable tag names, each digest's oldest first.
 

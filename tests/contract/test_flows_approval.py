@@ -20,16 +20,20 @@ from ci_automation.approval.port import (
     RequestKind,
 )
 from ci_automation.artifact.digest import Digest
-from ci_automation.flows.apply import StepRefused
-from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, ApprovedDiffers, apply_granted
+from ci_automation.flows.apply import StepRefused, apply
+from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, ApprovedDiffers, CameBack, apply_granted
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import NoSigner
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
+from ci_automation.flows.update import update
 from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
+from ci_automation.flux.version import Bump
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Period, Policy
 from ci_automation.records.notes import Approval
+from tests.contract.interference import Killed
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, made_once
 
 if TYPE_CHECKING:
@@ -166,6 +170,43 @@ class TestOnce:
         self.move_back(world, request)
         with pytest.raises(ApprovalUsed):
             apply_granted(yes(request), world.ports(), intent(adopt=True))
+
+    @pytest.mark.parametrize(
+        ("came_back", "planned"),
+        [
+            pytest.param(False, False, id="it went on"),
+            pytest.param(True, False, id="it came back"),
+            pytest.param(False, True, id="a plan"),
+        ],
+    )
+    def test_where_the_channel_left_the_base_it_records_no_move_of_a_writer_of_the_registry(
+        self, *, came_back: bool, planned: bool
+    ) -> None:
+        """A run that was killed left the target signed, and it is the highest version."""
+        world, minors = World(), intent(policy=Policy({**Policy().actions, Bump.PATCH: Action.NEVER}))
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        plan = make_plan(CHANNEL, world.ports(), minors).plan
+        request = ApprovalRequest.of(plan, plan.steps[0])
+
+        def die(asked: object) -> None:
+            if asked == ("put_manifest", str(CHANNEL)):
+                raise Killed
+
+        world.registry.before = die
+        with pytest.raises(Killed):
+            apply_granted(yes(request), world.ports(), minors)
+        world.registry.before = lambda _: None
+        assert update(CHANNEL, world.ports(), intent()).done == 1
+        if came_back:
+            back = propose_rollback(CHANNEL, Wish(str(request.base)), world.ports(), intent())
+            roll_back(back, world.ports(), intent())
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(request.target)))
+        if planned:
+            apply(plan, (request.target,), world.ports(), minors)
+        else:
+            with pytest.raises(CameBack if came_back else ApprovalOutdated):
+                apply_granted(yes(request), world.ports(), minors)
+        assert world.ports().ledger(CHANNEL).records(request.target) == ()
 
     def test_a_new_yes_to_the_same_counts(self, world: World) -> None:
         request = wanted(world)
