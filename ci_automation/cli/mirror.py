@@ -156,7 +156,7 @@ def _push(folder: Path, target: Reference, given: Arguments) -> None:
     """Push the releases of a folder; a registry's must be signed by Flux, unless the configuration says otherwise."""
     artifacts = Reference.parse(f"layout:{folder / ARTIFACTS}")
     there = upstream(replace(given, releases=str(target.repository)), configuration(given))
-    proof = replace(there, manifests=artifacts.at_tag("latest"), registry=open_registry(artifacts))
+    proof = replace(there, manifests=artifacts.at_tag("latest"), find_registry=partial(open_registry, artifacts))
     ports = Ports(
         registry(target, None, given, writes=True),
         DirectorySource(folder),

@@ -192,7 +192,7 @@ def upstream(given: Arguments, config: Config | None) -> Upstream:
             place = place or rendered_beside(source)
         case None:
             place = place or Reference.parse(_FLUX_MANIFESTS)
-    return Upstream(root, required, place, registry(place, None, given))
+    return Upstream(root, required, place, cache(partial(registry, place, None, given)))
 
 
 def release_ports(given: Arguments, config: Config | None, say: Callable[[str], None]) -> Ports:

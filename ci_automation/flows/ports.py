@@ -65,8 +65,13 @@ class Upstream(Hiding, Struct, frozen=True):
     root: TrustRoot
     required: bool
     manifests: Reference  # the repository of `flux-manifests:vX.Y.Z`, at any tag
-    registry: Registry
+    find_registry: Callable[[], Registry]  # that has it
     vouched: dict[tuple[Version, ReleaseFiles], Vouched] = field(default_factory=dict)  # in this run
+
+    @property
+    def registry(self) -> Registry:
+        """Return the registry with Flux's own renderings."""
+        return self.find_registry()
 
 
 class Ports(Struct, frozen=True):

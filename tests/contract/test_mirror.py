@@ -120,7 +120,7 @@ class Site:
         return Reference.parse(f"layout:{self.folder}/flux-manifests")
 
     def ports(self) -> Ports:
-        upstream = Upstream(self.root, self.required, MANIFESTS, self.published)
+        upstream = Upstream(self.root, self.required, MANIFESTS, lambda: self.published)
         registry = open_registry(self.artifacts)
         return Ports(registry, DirectorySource(self.origin), find_upstream=lambda: upstream, say=self.said.append)
 
@@ -132,7 +132,7 @@ class Site:
     def inside(self) -> Ports:
         """Return the world of the air-gapped side: the directory alone, and the roots that were carried there."""
         registry = open_registry(self.artifacts)
-        upstream = Upstream(self.root, required=True, manifests=self.artifacts, registry=registry)
+        upstream = Upstream(self.root, required=True, manifests=self.artifacts, find_registry=lambda: registry)
         return Ports(InMemoryRegistry(), DirectorySource(self.folder), find_upstream=lambda: upstream)
 
     def content(self) -> dict[str, str]:
@@ -733,7 +733,7 @@ class Pushed:
 
     def reader(self, *, required: bool = True) -> Ports:
         """Return what a run has that knows the registry alone."""
-        upstream = Upstream(self.site.root, required, rendered_beside(RELEASES), self.registry)
+        upstream = Upstream(self.site.root, required, rendered_beside(RELEASES), lambda: self.registry)
         return Ports(self.registry, RegistryReleases(self.registry, RELEASES), find_upstream=lambda: upstream)
 
     def content(self) -> dict[str, dict[str, str]]:

@@ -73,7 +73,7 @@ class Place:
     @property
     def ports(self) -> Ports:
         """Return the ports of a run that trusts upstream."""
-        proof = Upstream(self.root, self.required, upstream.MANIFESTS, self.upstreams)
+        proof = Upstream(self.root, self.required, upstream.MANIFESTS, lambda: self.upstreams)
         return replace(self.world.ports(), find_upstream=lambda: proof)
 
     def publish(self, text: str = UPSTREAMS, **how: Any) -> None:

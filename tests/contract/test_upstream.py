@@ -79,7 +79,7 @@ def log(local: LocalSigstore) -> RekorLog:
 
 def proof(root: TrustRoot, *, required: bool = True) -> Upstream:
     """Return a proof of upstream's with a repository that has nothing."""
-    return Upstream(root, required, MANIFESTS, InMemoryRegistry())
+    return Upstream(root, required, MANIFESTS, InMemoryRegistry)
 
 
 def files_of(release: SampleRelease, entry: str | None = None) -> ReleaseFiles:
@@ -436,7 +436,7 @@ class TestUpstreamsArtifact:
     """What upstream rendered itself counts if its release workflow signed it."""
 
     def ports(self, registry: InMemoryRegistry, root: TrustRoot, *, required: bool = True) -> Ports:
-        upstream = Upstream(root, required, MANIFESTS, registry)
+        upstream = Upstream(root, required, MANIFESTS, lambda: registry)
         return Ports(InMemoryRegistry(), DirectorySource, find_upstream=lambda: upstream)  # type: ignore[arg-type]  # not asked
 
     @pytest.mark.parametrize("form", ["legacy", "bundle"])

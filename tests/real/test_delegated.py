@@ -98,7 +98,10 @@ def ports(local: LocalSigstore, flux_releases: Path, golden: Path, tmp_path_fact
         upstream.publish(registry, version, local, text=text)
     (folder / "root.json").write_bytes(local.trusted_root)
     trusted = Upstream(
-        TrustRoot.from_file(folder / "root.json"), required=True, manifests=upstream.MANIFESTS, registry=registry
+        TrustRoot.from_file(folder / "root.json"),
+        required=True,
+        manifests=upstream.MANIFESTS,
+        find_registry=lambda: registry,
     )
     return replace(World().ports(), releases=DirectorySource(folder), find_upstream=lambda: trusted)
 
@@ -237,7 +240,7 @@ class TestCalibration:
         text = rendering(fetch(VERSION, ports), Options(components=COMPONENTS), ports).text
         upstream.publish(changed, VERSION, local, text=text.replace("--watch-all-namespaces=true", "--watch=true", 1))
         assert ports.upstream is not None
-        other_place = replace(ports.upstream, registry=changed)
+        other_place = replace(ports.upstream, find_registry=lambda: changed)
         other = replace(ports, find_upstream=lambda: other_place)
         made = rendering(fetch(VERSION, other), Options(), other)
         assert made.proof is Proof.DELEGATED

@@ -62,7 +62,7 @@ class Made:
         """Return the world of the air-gapped side: the directory alone, and the roots that were carried there."""
         registry = open_registry(self.artifacts)
         root = TrustRoot.from_file(self.files.trusted_root)
-        upstream = Upstream(root, required=True, manifests=self.artifacts, registry=registry)
+        upstream = Upstream(root, required=True, manifests=self.artifacts, find_registry=lambda: registry)
         return Ports(registry, DirectorySource(self.folder), find_upstream=lambda: upstream)
 
 
@@ -129,7 +129,7 @@ def made(
         lists(flux_releases, origin)
         made = Made(origin, distribution_registry.host, repository, folder, files, digests)
         client = GitHub(TOKEN, github.url)
-        upstream = Upstream(TrustRoot.from_file(files.trusted_root), True, place, open_registry(place))
+        upstream = Upstream(TrustRoot.from_file(files.trusted_root), True, place, lambda: open_registry(place))
         ports = Ports(open_registry(made.artifacts), GitHubSource(client), find_upstream=lambda: upstream)
         done = mirror(MirrorFolder(folder, made.artifacts), ports)
         client.close()
@@ -186,7 +186,7 @@ def test_a_registry_takes_the_releases_of_a_folder_and_hands_them_out_with_the_s
     done = mirroring.push(made.folder, place, rendered, replace(inside, registry=open_registry(place)))
     assert [(release.release.version, new) for release, new in done] == [(version, True) for version in VERSIONS]
     root = TrustRoot.from_file(made.files.trusted_root)
-    upstream = Upstream(root, True, rendered_beside(place), rendered)
+    upstream = Upstream(root, True, rendered_beside(place), lambda: rendered)
     reader = Ports(open_registry(place), RegistryReleases(open_registry(place), place), find_upstream=lambda: upstream)
     assert [it.version for it in reader.releases.list()] == sorted(VERSIONS, reverse=True)
     for version in VERSIONS:
