@@ -659,7 +659,8 @@ class TestCopying:
         copy(odd, MANIFESTS, target, self.TO, digest)
         assert len(target.referrers(self.TO, digest)) == 1
 
-    def test_what_is_about_something_else_is_not_taken_along(self, local: LocalSigstore) -> None:
+    @pytest.mark.parametrize("kind", ["", ".sig", ".att", ".sbom"], ids=["a referrer", "sig", "att", "sbom"])
+    def test_what_is_about_something_else_is_not_taken_along(self, local: LocalSigstore, kind: str) -> None:
         class Lying(InMemoryRegistry):
             def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
                 """Return what refers to anything."""
@@ -672,7 +673,10 @@ class TestCopying:
         source.put_blob(MANIFESTS, CONFIG_BLOB)
         subject = Descriptor(OCI_MANIFEST, present, 7)
         planted = Manifest.build(config, (config,), artifact_type="application/x-hides", subject=subject)
-        source.put_referrer(MANIFESTS, planted)
+        if kind:
+            source.put_manifest(MANIFESTS.at_tag(f"sha256-{digest.hex}{kind}"), planted)
+        else:
+            source.put_referrer(MANIFESTS, planted)
         copy(source, MANIFESTS, target, self.TO, digest)
         assert target.referrers(self.TO, present) == ()
 

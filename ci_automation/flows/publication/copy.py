@@ -102,12 +102,15 @@ class _Copy(Struct, frozen=True):
             if not (self.mounts and self.target.mount_blob(self.put, descriptor, self.taken)):
                 self.target.put_blob(self.put, self.source.blob(self.taken, descriptor))
 
-    def beside(self, tag: str) -> None:
-        """Copy what is at one of cosign's tags; what the target has there already stays in it."""
+    def beside(self, digest: Digest, kind: str) -> None:
+        """Copy what is at one of cosign's tags of a digest; what the target has there already stays in it."""
+        tag = f"sha256-{digest.hex}.{kind}"
         try:
             theirs = self.source.manifest(self.taken.at_tag(tag))
         except (NotFound, NoLayers):
             return
+        if theirs.subject is not None and theirs.subject.digest != digest:
+            return  # see `referrers`
         at = self.put.at_tag(tag)
         for attempt in range(1, _ATTEMPTS + 1):
             wanted = _merged(_found(self.target, at), theirs, at)
@@ -124,7 +127,7 @@ class _Copy(Struct, frozen=True):
     def all_beside(self, digest: Digest) -> None:
         """Copy what speaks for a digest: what is at cosign's tags, and its referrers."""
         for kind in _BESIDE:
-            self.beside(f"sha256-{digest.hex}.{kind}")
+            self.beside(digest, kind)
         for referrer in self.referrers(digest):
             self.referrer(referrer)
 
