@@ -155,9 +155,11 @@ def _leaving(
     try:
         verify(ports.registry, channel, observed.digest, ports.require_trusted())
     except (Unsigned, ForeignSignature) as error:
-        last = ports.ledger(channel).newest()
-        is_last = last is not None and last.digest == observed.digest
-        problem = "" if isinstance(error, Unsigned) and is_last else str(error)
+        problem = str(error)
+        with suppress(ImmutableTagMoved):  # as in `propose_rollback`
+            last = ports.ledger(channel).newest()
+            if isinstance(error, Unsigned) and last is not None and last.digest == observed.digest:
+                problem = ""
     try:
         base = read_contents(observed, ports, intent)
     except Error:

@@ -304,6 +304,12 @@ class TestWhoseItIs:
         assert (hold.version, hold.digest) == (OLD, planted)
         assert update(CHANNEL, world.ports(), intent()).done == 1
 
+    def test_no_tag_of_somebody_else_keeps_anybody_from_leaving_what_somebody_planted(self, world: World) -> None:
+        plant(world, made(PATCH, type(OVERLAY)(OVERLAY.files[:1])))
+        world.registry.put_manifest(CHANNEL.at_tag("v9.9.9-000000000000"), world.registry.manifest(CHANNEL))
+        shown = back(world)
+        assert (version_of(world), "is not signed" in shown.problem) == (PATCH, True)
+
     @pytest.mark.parametrize("signed", [False, True], ids=["planted", "moved"])
     def test_a_hold_of_before_goes_on_whatever_somebody_put_there(self, world: World, *, signed: bool) -> None:
         back(world)
