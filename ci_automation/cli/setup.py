@@ -31,8 +31,8 @@ from ci_automation.flows.answers import OBJECTS, Answers
 from ci_automation.flows.cluster_folders import read_migration
 from ci_automation.flows.files import write_file
 from ci_automation.flows.first_overlay import first_overlay
-from ci_automation.flows.left_to_do import left_to_do
-from ci_automation.flows.setup import CONFIGURATION, UnfitAnswer, setup_files
+from ci_automation.flows.left_to_do import TODO, left_to_do, numbered, with_boxes
+from ci_automation.flows.setup import CONFIGURATION, UnfitAnswer, setup_files, shipped_pin
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import newest_known
 from ci_automation.report.sync import sync_path
@@ -111,7 +111,7 @@ def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
         else None
     )
     configured = {it.channel: it for it in config.artifacts} if config else {}
-    answers, there = _answered(ask, top, after, configured)
+    answers, tags = _answered(ask, top, after, configured)
     migration, known = answers.migration, configured.get(answers.first[1])
     newest = migration.version if migration else newest_known()
     overlay = first_overlay(top, answers.overlay, migration.source.overlay if migration else None)
@@ -120,7 +120,11 @@ def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
     applied = sync_path([*overlay.tree.by_path, components], components)
     files = {**overlay.new, **setup_files(answers, _template, newest, applied, existing)}
     declined = _declined(top, files, yes=ask.yes)
-    for path, text in files.items():
+    pin = answers.action.partition("@")[2] or shipped_pin(_template)
+    left = left_to_do(answers, tags=tags, newest=str(newest), pin=pin, migration=migration, declined=declined)
+    todo = {TODO: with_boxes(left, _text_of(top / TODO))}
+    declined += _declined(top, todo, yes=ask.yes)
+    for path, text in {**files, **todo}.items():
         if path in declined:
             print_aside(f"{path} was left as it is")
             continue
@@ -130,8 +134,7 @@ def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
             write_file(top / path, text.encode())
             written.append(path)
         print_text(f"{path} {told}")
-    left = left_to_do(answers, there=there, newest=str(newest), migration=migration, declined=declined)
-    print_line("\n".join(("Left to do:", *(f"{number}. {line}" for number, line in enumerate(left, 1)))))
+    print_line(f"Left to do, with boxes to tick in {TODO}:\n{numbered(left)}")
 
 
 class _Questions(Struct, frozen=True):
@@ -161,8 +164,8 @@ class _Questions(Struct, frozen=True):
 
 def _answered(
     ask: _Questions, top: Path, after: str, configured: Mapping[Reference, ArtifactConfig]
-) -> tuple[Answers, dict[str, bool | None]]:
-    """Return what the options, the clone and a person say, and which of the channels exist.
+) -> tuple[Answers, dict[str, tuple[str, ...] | None]]:
+    """Return what the options, the clone and a person say, and the tags beside each channel; None: not known.
 
     Raises:
         NotGitHub: the remote is on another host, and no option names a repository on GitHub.
@@ -175,7 +178,7 @@ def _answered(
     question = "Which channel? Of several, such as staging production stable, each is promoted from the one before"
     references = _references(ask.answer("channels", question, f"{usual}:production").split(), usual)
     channels = _named(references, configured, ask.told["name"])
-    there = _which_exist(channels, configured, ask)
+    tags = _tags(channels, configured, ask)
     first, channel = next(iter(channels.items()))
     folders = (f"clusters/{first}/flux-system", f"flux/{first}")
     folders = ("clusters/flux-system", "flux/all") if len(channels) > 1 else folders
@@ -195,7 +198,7 @@ def _answered(
         objects=free_folder(top, OBJECTS) or f".github/{OBJECTS}",  # same
         migration=migration,
     )
-    return answers, there
+    return answers, tags
 
 
 def _references(words: Sequence[str], usual: str) -> list[Reference]:
@@ -230,10 +233,10 @@ def _named(
     return named
 
 
-def _which_exist(
+def _tags(
     channels: Mapping[str, Reference], configured: Collection[Reference], ask: _Questions
-) -> dict[str, bool | None]:
-    """Return which of the channels have a digest; None where the registry does not say.
+) -> dict[str, tuple[str, ...] | None]:
+    """Return the tags in the repository of each channel; None where the registry does not say.
 
     Raises:
         MistypedChannel: one has nearly the name of one that exists, and no answer said that it is a new one.
@@ -247,8 +250,7 @@ def _which_exist(
         question = f"{channel} does not exist, and {near} does. Is it a new channel?"
         if near and (ask.yes or not confirmed(question)):
             raise MistypedChannel(channel, near)
-    tags = {name: listed[it.repository] for name, it in channels.items()}
-    return {name: None if (some := tags[name]) is None else it.tag in some for name, it in channels.items()}
+    return {name: listed[it.repository] for name, it in channels.items()}
 
 
 def _template(name: str) -> str:

@@ -1,72 +1,112 @@
-"""The list that `setup` prints at its end: settings, runs and commands that are left to a person."""
+"""The list of `setup`: settings, runs and commands that are left to a person, one action a step."""
 
 from __future__ import annotations
 
+import re
+from itertools import count
 from typing import TYPE_CHECKING
 
 from ci_automation.flows.left_to_migrate import left_before_commit, left_for_clusters
 from ci_automation.flows.setup import CONFIGURATION, ENVIRONMENT, PUBLIC_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.answers import Answers
     from ci_automation.flows.cluster_folders import Migration
 
+TODO = ".github/flux-manifests.todo.md"
 _GHCR = "oci://ghcr.io/"
 _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
+_TICKED = re.compile(r"- \[[xX]\] \d+\. (.+)")
+_LOOK = "Look for what is missing, in this clone: `GITHUB_TOKEN=$(gh auth token) flux-manifests doctor`"
+_HEAD = f"""\
+# Signed Flux: what is left to do
+
+The `setup` of flux-manifests wrote this list, and keeps your ticks when it runs again. To tick by a click, make it an
+issue: `gh issue create --title "Set up signed Flux" --body-file {TODO}`"""
 
 
 def left_to_do(
     answers: Answers,
     *,
-    there: Mapping[str, bool | None],
+    tags: Mapping[str, Collection[str] | None],
     newest: str,
+    pin: str,
     migration: Migration | None = None,
     declined: Sequence[str] = (),
-) -> Iterator[str]:
-    """Yield what a person still does.
+) -> dict[str, list[str]]:
+    """Return the steps that a person still takes, by the titles of their sections.
 
-    `there`: which of the channels have a digest? None: not known. The channels begin with the version `newest`.
-    `migration` is about clusters that `flux bootstrap` set up. `declined` are the files that the person left alone.
+    `tags` are those of each channel's repository; None: not known. The channels begin with the version `newest`, and
+    workflows run the action at the commit `pin`. `migration` is about clusters that `flux bootstrap` set up. `declined`
+    are the files that the person left alone.
     """
     at = f"{answers.place.server}/{answers.place.repository}"
-    run = f"Run workflow at {at}/actions/workflows/flux.yaml"
-    if declined:
-        yield f"Bring the differences above into {', '.join(declined)}: the rest of this list needs them."
-    action = f"{answers.place.server}/{answers.action.partition('@')[0]}"
+    sections: dict[str, Iterable[str]] = {
+        "The action, once for your organisation": _action(answers, pin),
+        "Files": _files(answers, migration, declined),
+        f"Settings of {answers.place.repository}": _settings(answers, at),
+        "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml", tags, newest),
+        "The package, which is private at first": _pulled(answers),
+        **(left_for_clusters(answers, migration) if migration else {"Clusters": _followed(answers)}),
+        "At last": [_LOOK],
+    }
+    return {title: steps for title, found in sections.items() if (steps := [*found])}
+
+
+def numbered(left: Mapping[str, Sequence[str]]) -> str:
+    """Return the steps for a terminal, numbered through all sections."""
+    return "\n".join(line for title, steps in _numbered(left) for line in ("", title, "", *steps))
+
+
+def with_boxes(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
+    """Return the steps as Markdown with boxes; what is ticked in the `existing` file stays ticked."""
+    ticked, lines = set(_ticked(existing or "")), [_HEAD]
+    for title, steps in _numbered(left):
+        boxes = ("x" if (title, step.partition(". ")[2]) in ticked else " " for step in steps)
+        lines += ("", f"## {title}", "", *(f"- [{box}] {step}" for box, step in zip(boxes, steps, strict=True)))
+    return "\n".join((*lines, ""))
+
+
+def _numbered(left: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str]]]:
+    numbers = count(1)
+    yield from ((title, [f"{next(numbers)}. {step}" for step in steps]) for title, steps in left.items())
+
+
+def _ticked(page: str) -> Iterator[tuple[str, str]]:
+    """Yield the titles and texts of the steps that are ticked, without their numbers: several sections can have one."""
+    title = ""
+    for line in page.splitlines():
+        title = line.removeprefix("## ") if line.startswith("## ") else title
+        if found := _TICKED.fullmatch(line):
+            yield title, found[1]
+
+
+def _action(answers: Answers, pin: str) -> Iterator[str]:
+    """Yield how workflows come to the action."""
+    action = answers.action.partition("@")[0]
+    at = f"{answers.place.server}/{action}"
+    yield f"Push this project, with its whole history, to {at}, if it is not there yet."
+    yield f'If that repository is private, let yours use it: {at}/settings/actions, "Access".'
     yield (
-        f"See that {action} has this project with its whole history. If it is private, let your repositories use it: "
-        f"{action}/settings/actions, Access. Workflows run it at the commit behind each `@`; for another, such as your "
-        f"checkout's, run this `setup` again with `--action {answers.action.partition('@')[0]}@COMMIT`."
+        f"See that it has the commit that your workflows run: {at}/commit/{pin}. To move them to another, run this "
+        f"`setup` again with `--action {action}@COMMIT`."
     )
+
+
+def _files(answers: Answers, migration: Migration | None, declined: Sequence[str]) -> Iterator[str]:
+    """Yield what comes into Git."""
+    if declined:
+        yield (
+            f"Take the changes of {', '.join(declined)}, which were left as they are, by another run of this `setup`: "
+            "the rest of this list needs them."
+        )
     if not answers.keyless:
         yield f"Make a key: `cosign generate-key-pair`. Move {PUBLIC_KEY} here; the other half becomes a secret below."
     yield from left_before_commit(answers, migration) if migration else ()
-    yield f"Commit the files, and bring them to {answers.place.branch}."
-    yield from _settings(answers, at)
-    packages = {answers.channels[name].repository for name, is_there in there.items() if is_there}
-    name, channel = answers.first
-    first = _first(answers, run, newest, there=there[name])
-    yield from _with_role(answers, channel, first, packages)
-    yield from _promoted(answers, run, there, packages)
-    yield from _secret(answers)
-    yield from left_for_clusters(answers, migration) if migration else (_followed(answers),)
-    yield "Look for what is missing, in this clone: `GITHUB_TOKEN=$(gh auth token) flux-manifests doctor`"
-
-
-def _followed(answers: Answers) -> str:
-    """Return how clusters come to follow their channels."""
-    several = bool(answers.waves)
-    each = " of each channel" if several else ""
-    alone = " A cluster applies the folder of one channel: the objects of all have the same names." if several else ""
-    return (
-        f"After the first green run{each}, for each cluster, one cluster first: `kubectl apply -f "
-        f"{answers.objects}/{'CHANNEL' if several else answers.first[0]}`.{alone} A cluster that follows the channel "
-        "already needs the `verify` block alone: a second Kustomization over the same objects would fight with its "
-        f"own. A cluster without Flux needs Flux before that: {answers.docs}/guides/clusters.md#the-first-installation"
-    )
+    yield f"Commit the files, and bring them to {answers.place.branch}. Runs fail until a channel has its first digest."
 
 
 def _settings(answers: Answers, at: str) -> Iterator[str]:
@@ -74,82 +114,86 @@ def _settings(answers: Answers, at: str) -> Iterator[str]:
     branch, environments = answers.place.branch, f"{at}/settings/environments/new"
     if not answers.by_run:
         yield f'Tick "Allow GitHub Actions to create and approve pull requests": {at}/settings/actions'
-    yield (f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {branch} alone: {environments}")
+    yield f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {branch} alone: {environments}"
     yield (
         f"Protect {branch} with a rule that asks for a pull request with a review, since a person who may push a "
         f"workflow there can sign anything: {at}/settings/rules"
     )
-    if not answers.keyless:
-        names = [f"{ENVIRONMENT}-{name}" for name in answers.channels]
+    for name in () if answers.keyless else answers.channels:
         yield (
-            f"Make the environment{'s' if names[1:] else ''} {', '.join(names)} for the branch {branch} alone, without "
-            f"reviewers, with the secrets COSIGN_KEY (the text of cosign.key) and COSIGN_PASSWORD: {environments}"
+            f"Make the environment {ENVIRONMENT}-{name} for the branch {branch} alone, without reviewers, with the "
+            f"secrets COSIGN_KEY (the text of cosign.key) and COSIGN_PASSWORD: {environments}"
         )
 
 
-def _promoted(
-    answers: Answers, run: str, there: Mapping[str, bool | None], packages: Collection[object]
+def _first_digests(
+    answers: Answers, run: str, tags: Mapping[str, Collection[str] | None], newest: str
 ) -> Iterator[str]:
-    """Yield how each promoted channel gets its next digest: a run has to trust those that exist before."""
-    known = {answers.first[1].repository}
-    for name, source in sorted(answers.waves, key=lambda wave: there[wave[0]] is not True):
+    """Yield how each channel gets its first signed digest: a run has to trust those that exist before."""
+    there = {name: None if (some := tags[name]) is None else it.tag in some for name, it in answers.channels.items()}
+    (first, _), known = answers.first, set()
+    waves = sorted(answers.waves, key=lambda wave: there[wave[0]] is not True)
+    for name, source in ((first, ""), *waves):
         channel = answers.channels[name]
-        line = (
-            f"{answers.after} after {source} got its first digest: {run}: command promote, artifact {name}; a reviewer "
-            f"approves the run. To go on at once, write `after: 0h` for {name} until then."
-        )
-        if there[name]:
-            line = (
-                f"{channel} is there. If this workflow did not sign it: {run}: command adopt, artifact {name}; a "
-                f"reviewer approves the run. Before that, promotions to {name} fail. From then on, runs promote or ask."
-            )
-        elif there[name] is None:
-            line += f" If {channel} is there already, take the command adopt in place of promote."
-        yield from [line] if channel.repository in known else _with_role(answers, channel, line, packages)
+        if channel.repository not in known and tags[name] != ():
+            yield from _role(answers, channel)
         known.add(channel.repository)
+        adopt = f"{run}: command adopt, artifact {name}. A reviewer approves the run."
+        also = " If it is there already: command adopt." if there[name] is None else ""
+        if there[name]:
+            before = f" Until then, promotions to {name} fail." if source else ""
+            yield f"{channel} is there. If this workflow did not sign it: {adopt}{before}"
+        elif source:
+            when = f"{answers.after} after {source} got its first digest. (At once: `after: 0h` for it until then.)"
+            yield f"{run}: command promote, artifact {name}, {when}{also}"
+        else:
+            yield f"{run}: command init, artifact {name}, to {newest}. A reviewer approves the run.{also}"
 
 
-def _first(answers: Answers, run: str, newest: str, *, there: bool | None) -> str:
-    """Return how the first channel gets its first signed digest."""
-    name, channel = answers.first
-    made = f"{run}: command init, artifact {name}, to {newest}; a reviewer approves the run."
-    if there:
-        adopted = f"{run}: command adopt, artifact {name}; a reviewer approves the run."
-        return f"{channel} is there. If this workflow did not sign it: {adopted}"
-    made += " Runs before that fail: they find no channel."
-    if there is None:
-        before = "give the role of the next step first, and " if _at_github(channel) else ""
-        return f"{made} If {channel} is there already, {before}take the command adopt in place of init."
-    return made
-
-
-def _secret(answers: Answers) -> Iterator[str]:
-    """Yield how clusters may pull, where a new package is private."""
-    if any(map(_at_github, answers.channels.values())):
+def _role(answers: Answers, channel: Reference) -> Iterator[str]:
+    """Yield what a package needs that is there: one that the workflow makes lets its repository write."""
+    if _at_github(channel):
         yield (
-            "A new package is private, and clusters cannot pull it. Make it public (Package settings, Danger Zone). Or "
-            f"write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of {CONFIGURATION}, run the "
-            "same `setup` again, and make the Secret in each cluster: `kubectl -n flux-system create secret "
-            f"docker-registry {_PULL} --docker-server=ghcr.io --docker-username=USER --docker-password=TOKEN`. What "
-            f"TOKEN needs: {answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
+            f"If others pushed the package before, give {answers.place.repository} the role Write under Manage Actions "
+            f"access; the workflow's own package needs none: {_package(channel)}"
         )
+
+
+def _package(channel: Reference) -> str:
+    """Return the address of the settings of a package."""
+    owner, _, package = str(channel.repository).removeprefix(_GHCR).partition("/")
+    return f"https://github.com/orgs/{owner}/packages/container/{package.replace('/', '%2F')}/settings"
 
 
 def _at_github(channel: Reference) -> bool:
     return str(channel).startswith(_GHCR)
 
 
-def _with_role(answers: Answers, channel: Reference, line: str, packages: Collection[object]) -> Iterator[str]:
-    """Yield how a channel gets its digest, and that its package needs the repository's role Write, where GitHub has it.
+def _pulled(answers: Answers) -> Iterator[str]:
+    """Yield how clusters may pull."""
+    if not (pages := dict.fromkeys(_package(it) for it in answers.channels.values() if _at_github(it))):
+        return
+    for page in pages:
+        yield f'Make it public, and skip the rest of this section, or keep it private: {page}, "Danger Zone".'
+    yield (
+        f"Private: write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of {CONFIGURATION}, and "
+        "run this `setup` again."
+    )
+    guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
+    yield f"Private: make a TOKEN that may only pull: {guide}"
+    yield (
+        f"Private, in each cluster: `kubectl -n flux-system create secret docker-registry {_PULL} "
+        "--docker-server=ghcr.io --docker-username=USER --docker-password=TOKEN`"
+    )
 
-    One of the `packages` that exist needs the role before a run can write to it. The run that makes a package has it.
-    """
-    lines = [line]
-    if _at_github(channel):
-        owner, _, package = str(channel.repository).removeprefix(_GHCR).partition("/")
-        role = (
-            f"Give {answers.place.repository} the role Write, under Manage Actions access: "
-            f"https://github.com/orgs/{owner}/packages/container/{package.replace('/', '%2F')}/settings"
-        )
-        lines.insert(0 if channel.repository in packages else 1, role)
-    yield from lines
+
+def _followed(answers: Answers) -> Iterator[str]:
+    """Yield how clusters come to follow their channels."""
+    yield f"A cluster without Flux gets it first: {answers.docs}/guides/clusters.md#the-first-installation"
+    yield (
+        "To a cluster that follows the channel already, add the `verify` block alone: a second Kustomization over the "
+        "same objects would fight with its own."
+    )
+    for name in answers.channels:
+        alone = "; of no other channel, whose objects have the same names" if answers.waves else ""
+        yield f"In each other cluster of {name}, one first: `kubectl apply -f {answers.objects}/{name}`{alone}."

@@ -72,10 +72,7 @@ def setup_files(
         UnfitWorkflows: the files would not fit together.
     """
     _require_usable(answers)
-    if existing is None:
-        configuration = _configuration(answers, _USED.findall(template("flux.yaml"))[0][1])
-    else:
-        configuration = _grown(existing, answers)
+    configuration = _configuration(answers, shipped_pin(template)) if existing is None else _grown(existing, answers)
     config = parse_config(configuration.encode(), CONFIGURATION)
     shipped = _shipped(answers, config)
     workflows = {f"{WORKFLOWS}/{file}": _filled(template(name), answers, config) for file, name in shipped.items()}
@@ -84,6 +81,11 @@ def setup_files(
     followed = map(config.find, answers.channels)
     objects = {f"{answers.objects}/{it.name}/sync.yaml": _objects(answers, it, version, path) for it in followed}
     return {CONFIGURATION: configuration, **workflows, **objects}
+
+
+def shipped_pin(template: Callable[[str], str]) -> str:
+    """Return the commit at which the shipped workflows take the action."""
+    return str(_USED.findall(template("flux.yaml"))[0][1])
 
 
 def _shipped(answers: Answers, config: Config) -> dict[str, str]:

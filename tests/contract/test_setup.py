@@ -31,8 +31,11 @@ ACTION = ("--action", "platform/ci-automation@" + "a1" * 20)
 ROOT = Path(__file__).parents[2]
 TUTORIAL = (ROOT / "docs/tutorials/three-channels.md").read_text()
 ARTIFACT_LINE = "          artifact: oci://ghcr.io/acme/flux-manifests:production\n"
+LONGEST = 255  # characters: two lines of a wide terminal
 CHANNEL = "oci://ghcr.io/acme-corp/flux:stable"
 FOR_READERS = ("Copy", "in place of the", "leave out the line", "with an overlay in Git", "for clusters without")
+TODO = ".github/flux-manifests.todo.md"
+PIN = re.findall(r"ci-automation@([0-9a-f]{40})", (ROOT / "workflows/flux.yaml").read_text())[0]
 OTHER = ("acme/", "520c213", "flux-manifests:production")
 
 
@@ -57,6 +60,16 @@ def installed_from(monkeypatch: pytest.MonkeyPatch, checkout: Path | None) -> No
     told = json.dumps({"url": checkout.as_uri(), "dir_info": {}}) if checkout else None
     installed = SimpleNamespace(read_text=lambda _: told)
     monkeypatch.setattr("importlib.metadata.distribution", lambda _: installed)
+
+
+def printed(out: str) -> str:
+    """Return the list that `setup` prints at its end."""
+    return out.partition(f"Left to do, with boxes to tick in {TODO}:\n\n")[2]
+
+
+def steps(out: str) -> list[str]:
+    """Return the steps of that list, without the titles."""
+    return [line for line in printed(out).splitlines() if re.match(r"\d+\. ", line)]
 
 
 def files(clone: Path) -> dict[str, str]:
@@ -97,7 +110,9 @@ def test_the_files_of_each_way_of_working_fit_together(
         used = "".join(line for line in text.splitlines(keepends=True) if not line.strip().startswith("#"))
         assert not any(sample in used for sample in OTHER), name
         assert not any(words in text for words in FOR_READERS), name
-        list(yaml.safe_load_all(text))
+        assert name.endswith((".yaml", ".md"))
+        list(yaml.safe_load_all(text) if name.endswith(".yaml") else ())
+    assert max(map(len, written[TODO].splitlines())) <= LONGEST
     config = parse_config(written[".github/flux-manifests.yaml"].encode(), "x")
     first, *others = config.artifacts
     assert first.channel == Reference.parse(CHANNEL)
@@ -152,26 +167,32 @@ def test_a_new_overlay_is_one_that_clusters_can_apply(clone: Path) -> None:
     assert "paths: [clusters/stable/flux-system/**, " in written[".github/workflows/flux.yaml"]
 
 
-def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_three_channels_have_their_clicks_in_order(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     waves = ("staging", "production", "oci://ghcr.io/acme-corp/flux-stable:stable", "--after", "72h")
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda it: None if it.tag == "stable" else ())
     assert run(["setup", *waves, *ACTION]) == 0
-    left = capsys.readouterr().out.partition("Left to do:\n")[2].splitlines()
+    left = steps(capsys.readouterr().out)
     clicks = (
         *(
-            "github.com/platform/ci-automation has this project",
+            "with its whole history, to https://github.com/platform/ci-automation, if",
+            "https://github.com/platform/ci-automation/settings/actions",
+            f"https://github.com/platform/ci-automation/commit/{'a1' * 20}. To move them",
             "Commit",
             "Tick",
             "Make the environment flux-manifests ",
             "/settings/rules",
             "command init, artifact staging, to v",
         ),
-        *("packages/container/flux-manifests/", "72h after staging got", "72h after production got"),
-        *("packages/container/flux-stable/", "A new package is private"),
-        *("kubectl apply -f flux-manifests/CHANNEL`. A cluster applies the folder of one channel", "doctor"),
+        *("72h after staging got", "If others pushed the package before", "72h after production got"),
+        *('packages/container/flux-manifests/settings, "Danger', 'packages/container/flux-stable/settings, "Danger'),
+        *("secretRef", "three-credentials-each", "create secret docker-registry", "the-first-installation", "`verify`"),
+        *(f"`kubectl apply -f flux-manifests/{it}`; of no other channel" for it in ("staging", "production", "stable")),
+        "doctor",
     )
-    assert len(left) == len(clicks)
-    assert all(click in line for click, line in zip(clicks, left, strict=True))
-    assert "command promote, artifact production" in left[7]
+    assert [(click, line) for click, line in zip(clicks, left, strict=True) if click not in line] == []
+    assert "command promote, artifact production" in left[8]
     written = files(clone)
     assert "overlay: clusters/flux-system\n" in written[".github/flux-manifests.yaml"]
     for name, tag in (("staging", "staging"), ("stable", "stable")):
@@ -179,8 +200,8 @@ def test_three_channels_have_their_clicks_in_order(clone: Path, capsys: pytest.C
         assert source["spec"]["ref"] == {"tag": tag}
 
 
-PACKAGE = "packages/container/flux-manifests/"
-ADOPT = ":{0} is there. If this workflow did not sign it: Run workflow at https://{1}: command adopt, artifact {0};"
+PACKAGE = "Write under Manage Actions access; the workflow's own package needs none: https://github.com/orgs/acme-corp/"
+ADOPT = ":{0} is there. If this workflow did not sign it: Run workflow at https://{1}: command adopt, artifact {0}. A"
 
 
 @pytest.mark.parametrize(
@@ -192,8 +213,9 @@ ADOPT = ":{0} is there. If this workflow did not sign it: Run workflow at https:
             (PACKAGE, "adopt staging", "adopt production", "adopt stable"),
         ),
         (("staging",), (PACKAGE, "adopt staging", "24h after staging", "24h after production")),
-        ((), ("init, artifact staging, to v", PACKAGE, "24h after staging", "24h after production")),
-        (None, ("init, artifact staging, to v", PACKAGE, "24h after staging", "24h after production")),
+        (("other",), (PACKAGE, "init, artifact staging, to v", "24h after staging", "24h after production")),
+        ((), ("init, artifact staging, to v", "24h after staging", "24h after production")),
+        (None, (PACKAGE, "init, artifact staging, to v", "24h after staging", "24h after production")),
     ],
 )
 @pytest.mark.usefixtures("clone")
@@ -205,12 +227,12 @@ def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
 ) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: tags)
     assert run(["setup", "staging", "production", "stable", *ACTION]) == 0
-    left = capsys.readouterr().out.partition("Left to do:\n")[2].splitlines()[5:]
+    left = steps(capsys.readouterr().out)[7:]
     at = "github.com/acme-corp/fleet.infra/actions/workflows/flux.yaml"
     wanted = [ADOPT.format(it.removeprefix("adopt "), at) if it.startswith("adopt ") else it for it in clicks]
     assert [click for click, line in zip(wanted, left, strict=False) if click not in line] == []
-    assert "A new package is private" in left[len(clicks)]
-    asked = [line for line in left if "in place of" in line]
+    assert "Make it public" in left[len(clicks)]
+    asked = [line for line in left if "is there already: command adopt." in line]
     assert len(asked) == (3 if tags is None else 0)  # the registry did not say
 
 
@@ -252,7 +274,7 @@ def test_the_tutorial_has_what_setup_writes_and_lists(
     (command,) = re.findall(r"^flux-manifests (setup .*)$", TUTORIAL, re.MULTILINE)
     assert run([*command.split(), "--repository", "acme/fleet", "--branch", "main"]) == 0
     (listed,) = re.findall(r"^```text\n(.*?)^```", TUTORIAL, re.MULTILINE | re.DOTALL)
-    assert listed == capsys.readouterr().out.partition("Left to do:\n")[2]
+    assert listed == printed(capsys.readouterr().out)
     written = files(clone)
     shipped = (ROOT / "workflows/flux.yaml").read_text().replace(ARTIFACT_LINE, "")  # as tests/real/test_life.py has it
     shipped = shipped.partition("\n#\n")[2].replace(
@@ -260,7 +282,7 @@ def test_the_tutorial_has_what_setup_writes_and_lists(
     )
     assert written[".github/workflows/flux.yaml"] == shipped.replace("paths: [", "paths: [clusters/flux-system/**, ")
     assert f"```yaml\n{written['.github/flux-manifests.yaml'].partition(chr(10))[2]}```" in TUTORIAL
-    named = re.findall(r"`([\w./-]+\.yaml)`", " ".join(re.findall(r"^\| `.*$", TUTORIAL, re.MULTILINE)))
+    named = re.findall(r"`([\w./-]+\.(?:yaml|md))`", " ".join(re.findall(r"^\| `.*$", TUTORIAL, re.MULTILINE)))
     assert {*named, "flux-manifests/production/sync.yaml", "flux-manifests/stable/sync.yaml"} == written.keys()
 
 
@@ -324,8 +346,10 @@ def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_nam
     assert run(["setup", *other]) == 0
     shown = capsys.readouterr().out
     assert shown.index("+  - name: edge") < shown.index("flux-manifests/edge/sync.yaml written")  # after all questions
-    first = "1. Bring the differences above into .github/flux-manifests.yaml, .github/workflows/flux.yaml: the rest of"
-    assert first in shown
+    kept = (
+        "4. Take the changes of .github/flux-manifests.yaml, .github/workflows/flux.yaml, which were left as they are,"
+    )
+    assert kept in shown
     assert files(clone).items() >= before.items()
     assert run(["setup", *other, "--yes"]) == 0
     paths = "paths: [clusters/stable/flux-system/**, clusters/edge/flux-system/**, .github/flux-manifests.lock.yaml"
@@ -334,7 +358,7 @@ def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_nam
 
 def test_objects_have_the_secret_that_setup_says_to_write(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["setup", CHANNEL, "next", *ACTION]) == 0
-    (told,) = (line for line in capsys.readouterr().out.splitlines() if "A new package is private" in line)
+    told = capsys.readouterr().out
     (fields,) = re.findall(r"`(sync: .*?)` below `defaults`", told)
     assert "create secret docker-registry pull-flux-manifests --docker-server=ghcr.io" in told
     path = clone / ".github/flux-manifests.yaml"
@@ -387,6 +411,39 @@ def test_a_second_run_changes_nothing_and_an_edited_file_is_shown_and_left_alone
     assert files(clone) == before
 
 
+def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    todo = clone / TODO
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    told = capsys.readouterr().out
+    assert [line.removeprefix("- [ ] ") for line in todo.read_text().splitlines() if line.startswith("- ")] == steps(
+        told
+    )
+    assert f"--body-file {TODO}`\n" in todo.read_text()
+    page = re.sub(r"^- \[ \] (\d+\. (?:Tick|Commit))", r"- [x] \1", todo.read_text(), flags=re.MULTILINE)
+    todo.write_text(page)
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    assert (todo.read_text(), page.count("- [x] ")) == (page, 2)
+    assert f"{TODO} is as it should be" in capsys.readouterr().out
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("stable",))
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    shown = capsys.readouterr()
+    assert "\n-- [ ] 9. Run workflow" in shown.out
+    assert (todo.read_text(), f"{TODO} was left as it is" in shown.err) == (page, True)
+    assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 0
+    assert todo.read_text().count("- [x] ") == 2
+    assert "stable is there. If this workflow did not sign it" in todo.read_text()
+
+
+def test_a_list_without_a_commit_of_the_action_names_the_one_of_the_files(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["setup", CHANNEL, "--action", "platform/ci-automation"]) == 0
+    assert f"/commit/{PIN}. To move them to another" in capsys.readouterr().out
+    assert f"uses: platform/ci-automation@{PIN}" in files(clone)[".github/workflows/flux.yaml"]
+
+
 def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -395,7 +452,7 @@ def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(
     assert run(["setup", CHANNEL, *ACTION]) == 0
     told = capsys.readouterr().out
     assert "has the files of clusters/stable/flux-system without gotk-sync.yaml and" in told
-    assert "command init, artifact stable, to v2.8.8;" in told  # the version that the cluster has
+    assert "command init, artifact stable, to v2.8.8." in told  # the version that the cluster has
     assert "overlay: flux/stable" in files(clone)[".github/flux-manifests.yaml"]
 
 

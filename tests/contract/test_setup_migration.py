@@ -62,7 +62,7 @@ def left(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
     def listed(*arguments: str) -> list[str]:
         capsys.readouterr()
         assert run([*arguments]) == 0
-        return capsys.readouterr().out.partition("Left to do:\n")[2].splitlines()
+        return capsys.readouterr().out.partition(".todo.md:\n\n")[2].splitlines()
 
     return listed
 
@@ -119,13 +119,14 @@ def test_the_example_of_the_guide_works_as_printed(clone: Path, left: Callable[.
     assert "prune: true" in sync_of("staging")
     before = config(clone)
     rest = left(*THREE)
-    assert "in the clusters of clusters/production-eu and clusters/production-us; `kubectl apply -f " in "".join(rest)
+    titles = [it for it in rest if "when production has its first digest" in it]
+    assert [it.split()[3] for it in titles] == ["clusters/production-eu,", "clusters/production-us,"]
     assert not any("clusters/staging" in it for it in rest)
     assert config(clone) == before
     for cluster in CLUSTERS[1:]:
         merge(re.sub(r"staging", cluster, leaves))
     ordinary = left(*THREE)
-    assert line(ordinary, "A cluster without Flux needs Flux before that")
+    assert line(ordinary, "A cluster without Flux gets it first")
     assert not any("gotk" in it for it in ordinary)
 
 
@@ -155,7 +156,7 @@ def test_patches_of_the_sync_objects_stay_with_them(clone: Path, left: Callable[
     listed = left(*THREE)
     assert line(listed, "Take the patches at clusters/flux-system/kustomization.yaml:8 out of clusters/flux-system:")
     assert (clone / "clusters/flux-system/kustomization.yaml").read_text().splitlines()[7].startswith("- {patch: '[]'")
-    assert line(listed, f"leave only `resources: [gotk-sync.yaml]` in the latter, and your {words}.")
+    assert line(listed, f"Leave only `resources: [gotk-sync.yaml]` in the latter, and your {words}.")
 
 
 @pytest.mark.parametrize(
@@ -181,11 +182,11 @@ def test_flags_are_those_that_made_the_components(
     (entry,) = yaml.safe_load(config(clone))["artifacts"]
     assert entry.get("flags") == flags
     assert Options().with_flags(flags or {}) == options
-    (words,) = re.findall(r"flux-manifests (render .*?) \|", line(listed, "Edits of it by hand"))
+    (words,) = re.findall(r"flux-manifests (render .*?) \|", line(listed, "Keep as patches"))
     given = dict(it.removeprefix("--").split("=") for it in words.split()[3:])
     assert Options().with_flags(given) == options
     home = options.namespace
-    assert f"`kubectl -n {home} wait ocirepository" in line(listed, "kubectl apply -f flux-manifests/production")
+    assert line(listed, f"Wait: `kubectl -n {home} wait ocirepository")
     source, _ = yaml.safe_load_all((clone / "flux-manifests/production/sync.yaml").read_text())
     assert source["metadata"]["namespace"] == home
     assert folder.is_dir()
@@ -199,7 +200,7 @@ def test_objects_are_those_that_the_oldest_cluster_of_the_channel_knows(
     listed = left(*THREE)
     update = "Update clusters/production-eu/flux-system (v2.5.1) to v2.8.8 in Git, as until now."
     assert update in line(listed, "each would undo the changes of the other")
-    assert line(listed, "command init, artifact staging, to v2.8.8;")
+    assert line(listed, "command init, artifact staging, to v2.8.8.")
     versions = {
         name: next(yaml.safe_load_all((clone / f"flux-manifests/{name}/sync.yaml").read_text()))["apiVersion"]
         for name in ("staging", "production")
@@ -213,8 +214,8 @@ def test_no_cluster_goes_back_to_the_version_of_the_first_channel(clone: Path, l
     bootstrap(clone, "clusters/production/flux-system", version="v2.8.8")
     listed = left(*THREE)
     assert line(listed, "Update clusters/staging/flux-system (v2.8.6) to v2.8.8")
-    assert line(listed, "command init, artifact staging, to v2.8.8;")
-    assert "render --flux-version v2.8.6 |" in line(listed, "Edits of it by hand")
+    assert line(listed, "command init, artifact staging, to v2.8.8.")
+    assert "render --flux-version v2.8.6 |" in line(listed, "Keep as patches")
 
 
 def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: Callable[..., list[str]]) -> None:
@@ -280,10 +281,15 @@ def test_a_cluster_follows_the_channel_whose_name_its_folder_has(
 ) -> None:
     for folder in folders:
         bootstrap(clone, f"clusters/{folder}/flux-system")
-    told = line(left("setup", *channels, *ACTION), "let its clusters follow it")
-    found = re.findall(r"`kubectl apply -f flux-manifests/([\w-]+)` in the clusters? of ([^;.]+)[;.]", told)
-    assert {name: re.sub(r"clusters/|and |,", "", there) for name, there in found} == expected
-    assert ("CHANNEL is the channel that you choose" in told) is ("CHANNEL" in expected)
+    told = "\n".join(left("setup", *channels, *ACTION))
+    moves = r"The cluster of clusters/(\S+), when (\S+) has .*\n\n(?:.+\n)+?\d+\. Let it follow: `(.*)`"
+    found: dict[str, str] = {}
+    for folder, channel, command in re.findall(moves, told):
+        assert command == f"kubectl apply -f flux-manifests/{channel}"
+        found[channel] = f"{found.get(channel, '')} {folder}".strip()
+    assert found == expected
+    chosen = len(expected.get("CHANNEL", "").split())
+    assert told.count("Choose its channel, and take the name of that in place of CHANNEL below.") == chosen
 
 
 def test_a_channel_without_a_folder_says_how_other_clusters_come_to_it(
@@ -349,7 +355,7 @@ def test_an_overlay_that_is_there_stays_and_says_where_the_components_are(
     assert made["resources"] == ["gotk-components.yaml"]
     (clone / CONFIG).unlink()
     told = left("setup", "production", *ACTION, "--overlay", "-", "--yes")
-    assert not any("Edits of it by hand" in it for it in told)
+    assert not any("Keep as patches" in it for it in told)
 
 
 def test_a_migration_by_dispatch_publishes_what_git_applied(
@@ -371,7 +377,7 @@ def test_a_migration_by_dispatch_publishes_what_git_applied(
         patch.chdir(clone)
         assert run(["setup", "staging", "production", *ACTION, "--repository", "acme/fleet", "--branch", "main"]) == 0
         told = capsys.readouterr().out
-        assert f"command init, artifact staging, to {FIRST};" in told
+        assert f"command init, artifact staging, to {FIRST}." in told
         (render,) = re.findall(r"`flux-manifests (render [^|]*) \| diff - clusters/staging/flux-system/gotk-co", told)
         assert run(shlex.split(render)) == 0
         assert capsys.readouterr().out == components

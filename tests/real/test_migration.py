@@ -101,7 +101,7 @@ def published_after_setup(channel: object, checkout: Checkout, releases: Path, p
     place = ("--repository", "acme/fleet", "--branch", "main", "--action", "acme/ci-automation")
     done = program.flux_manifests("setup", channel, *place, "--signing", "key", folder=checkout.folder)
     assert done.code == 0, done.errors
-    assert f"to {VERSION}; a reviewer approves the run" in done.output
+    assert f"to {VERSION}. A reviewer approves the run" in done.output
     (artifact,) = yaml.safe_load((checkout.folder / ".github/flux-manifests.yaml").read_text())["artifacts"]
     own = ("--overlay", checkout.folder / artifact["overlay"], "--components-file", artifact["componentsFile"])
     made = program.succeed("init", channel, "--flux-version", VERSION, *own, "--releases", releases, *pair.signing)
