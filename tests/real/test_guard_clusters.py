@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 STEPS = ("v2.2.3", "v2.5.1", "v2.6.4", "v2.7.5", "v2.8.8", "v2.9.4")
 SNAPSHOT, OBJECTS = "production.json", "objects.json"
 NONE = Tree(())
-GATES = Path(__file__).parents[2] / "docs" / "reference" / "gates.md"
+PAGE = Path(__file__).parents[2] / "docs/guides/crd-versions.md"
 # How far a new cluster gets, by the release that it began with; of the last one, how far back.
 FARTHEST = dict(zip(STEPS, ("v2.6.4", "v2.7.5", "v2.8.8", "v2.9.4", "v2.9.4", "v2.7.5"), strict=True))
 # What a team began with and went to, and where it had to stop over. Its objects are of the first release.
@@ -206,7 +206,7 @@ def test_what_is_written_anew_in_a_newer_version_by_hand_can_need_a_migration(up
 
 def test_the_commands_of_the_documentation_make_snapshots(upgrades: Upgrades, tmp_path: Path) -> None:
     upgrades.begin("v2.6.4")
-    printed = [line.strip() for line in GATES.read_text().splitlines() if line.startswith("    kubectl get ")]
+    printed = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    kubectl get ")]
     (tmp_path / "clusters").mkdir()
     for command in printed:
         upgrades.cluster.shell(f"cd {tmp_path}; export KUBECACHEDIR=$PWD/kubectl; {command}")
