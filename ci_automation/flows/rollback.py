@@ -181,15 +181,15 @@ def _astray(base: Observed, version: Version, target: Digest, ports: Ports, inte
 def _hold(hold: Hold, target: Digest, ledger: Ledger, ports: Ports) -> Hold:
     """Return the new hold, or the same one that a run wrote which ended before it moved the channel to the target.
 
-    It is dated after the record of the digest that it refuses, and after the end of an earlier hold on that digest,
-    whatever the clocks say: of two holds the later one counts.
+    It is dated after the record of the digest that it refuses, and after an earlier rollback from that digest, whatever
+    the clocks say: of two holds that of the later rollback counts.
     """
     present = [it for it in ledger.holds(target) if it.digest == hold.digest]
     moved = [record.at for record in ledger.records(hold.digest)][-1:]
     for it in present:
         if moved and it.at >= moved[0] and replace(it, at=hold.at) == hold:
             return it
-    last = max((*moved, *(it.at for it in present)), default=None)
+    last = max((*moved, *(it.since for it in present)), default=None)
     return replace(hold, at=ports.later_than(last).clock())
 
 

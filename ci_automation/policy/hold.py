@@ -36,6 +36,11 @@ class Hold(Struct, frozen=True):
         return self.moved or self.at
 
     @property
+    def order(self) -> tuple[datetime, datetime]:
+        """Return the key by which the last of several about one digest counts."""
+        return self.since, self.at
+
+    @property
     def end(self) -> str:
         """Return until when it counts, in words."""
         return f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "until there is a newer release"

@@ -179,14 +179,15 @@ def notes_in(said: Iterable[Said], kind: type[N]) -> tuple[N, ...]:
 def holds_on(said: Iterable[Said], channel: str) -> tuple[Hold, ...]:
     """Return the holds of the channel with this name among signed statements, the oldest first.
 
-    Of several about the same refused digest the newest counts. Holds whose date has passed are among them.
+    Of several about one refused digest that of the last rollback counts. Holds whose date has passed are among them.
     """
     return tuple(map(_hold, _newest_holds(said, channel)))
 
 
 def _newest_holds(said: Iterable[Said], channel: str) -> tuple[HoldStatement, ...]:
+    """Return the last word on each refused digest: that of the later rollback, whatever the clock of a lifting said."""
     found = [it for it in notes_in(said, HoldStatement) if it.channel == channel and it.digest != it.refused.digest]
-    newest = {it.refused.digest: it for it in found}
+    newest = {it.refused.digest: it for it in sorted(found, key=lambda it: _hold(it).order)}
     return tuple(sorted(newest.values(), key=lambda it: it.at))
 
 

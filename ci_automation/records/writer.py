@@ -124,4 +124,4 @@ class RecordWriter(Struct, frozen=True):
 
 def _has(present: Sequence[Hold], wanted: Hold) -> bool:
     """Return whether a hold is there, or a later word about the same digest."""
-    return any(hold == wanted or (hold.digest == wanted.digest and hold.at > wanted.at) for hold in present)
+    return any(hold == wanted or (hold.digest == wanted.digest and hold.order > wanted.order) for hold in present)

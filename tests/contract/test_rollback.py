@@ -48,7 +48,7 @@ from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
 from tests.contract.interference import Killed, interfere, names
-from tests.contract.planting import at, delete_channel, forget_records, forget_signature, made, plant
+from tests.contract.planting import EVERY, at, delete_channel, forget_records, forget_signature, made, plant
 from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, version_of
 from tests.fakes.registry import Asked
 from tests.fakes.world import (
@@ -847,6 +847,20 @@ class TestLifting:
         update(CHANNEL, world.ports(), intent(policy=AUTO))
         assert at(world) == there
 
+    def test_a_lifting_by_a_fast_clock_ends_no_hold_that_a_publication_brings_there_later(self) -> None:
+        world = World()
+        other = type(OVERLAY)(OVERLAY.files[:1])
+        first = init(CHANNEL, PATCH, world.ports(), intent(overlay=other)).digest
+        second = with_overlay(world)
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 1
+        back(world, str(second))
+        lift(CHANNEL, "", replace(world.ports(), clock=lambda: NOW + timedelta(days=90)), intent())
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 1
+        back(world, str(first))
+        assert with_overlay(world) == second
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
+        assert at(world) == second
+
     def test_nobody_lifts_it_without_a_key(self, world: World) -> None:
         back(world)
         before = world.contents()
@@ -1054,6 +1068,14 @@ class TestCrashes:
         world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(patch)))
         with pytest.raises(ChannelMovedBack, match="moved on"):
             scheduled(world)
+
+
+def with_overlay(world: World) -> Digest:
+    """Publish the overlay, approved by a person, and return the digest."""
+    wish = intent(overlay=OVERLAY, policy=EVERY)
+    plan = make_plan(CHANNEL, world.ports(), wish).plan
+    apply(plan, (plan.steps[0].target,), world.ports(), wish)
+    return at(world)
 
 
 @made_once

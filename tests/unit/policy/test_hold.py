@@ -143,3 +143,9 @@ def test_without_a_date_the_refused_version_never_comes_back_and_a_newer_one_is_
     assert HOLD.keeps_back(Offered(HOLD.version, since), now)
     if version > HOLD.version:
         assert not HOLD.keeps_back(Offered(version, since), now)
+
+
+def test_of_several_about_one_digest_that_of_the_later_rollback_is_the_last() -> None:
+    lifted = replace(HOLD, at=AT + 9 * DAY, until=AT, moved=AT)
+    again = replace(HOLD, at=AT + DAY)
+    assert sorted((again, lifted, HOLD), key=lambda hold: hold.order) == [HOLD, lifted, again]
