@@ -1,11 +1,11 @@
-"""The tutorial for the command line works as it stands, and its screenshots are what it prints."""
+"""The tutorial for the command line works as it stands; its screenshots and the README show what it prints."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from tests.e2e.tutorial import BLOCKS, DOCS, PAGE, printed, screenshot
+from tests.e2e.tutorial import BLOCKS, DOCS, PAGE, README, printed, readme, screenshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,3 +25,4 @@ def test_every_command_of_the_tutorial_works_and_ends_where_it_says(tmp_path: Pa
     shown = {block.image: screenshot(block, text) for block, text in zip(BLOCKS, outputs, strict=True) if block.image}
     anew = "run `python -m tests.e2e.tutorial`"
     assert shown == {f"images/{file.name}": file.read_text() for file in (DOCS / "images").iterdir()}, anew
+    assert README.read_text() == readme(outputs), anew

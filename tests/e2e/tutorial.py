@@ -1,6 +1,6 @@
-"""The tutorial for the command line, run as it stands on a terminal, and its screenshots.
+"""The tutorial for the command line, run as it stands on a terminal, its screenshots, and its `check` in the README.
 
-`python -m tests.e2e.tutorial` makes the screenshots anew.
+`python -m tests.e2e.tutorial` makes what these show anew.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-DOCS = Path(__file__).parents[2] / "docs"
+README = Path(__file__).parents[2] / "README.md"
+DOCS = README.parent / "docs"
 PAGE = (DOCS / "tutorials/command-line.md").read_text()
 COLUMNS = 100
 # What the image has: rich's own format would fetch a font.
@@ -49,6 +50,7 @@ _FORMAT = """\
 </g>
 </svg>
 """
+_PLACE = re.compile(r"(?<=<!-- printed: check -->\n).*?(?=<!-- end of what is printed -->)", re.DOTALL)
 _BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:\n!\[[^]]+\]\(\.\./(images/[a-z-]+\.svg)\)\n)?", re.MULTILINE | re.DOTALL)
 
 
@@ -86,18 +88,36 @@ def printed(folder: Path) -> list[str]:
 
 
 def screenshot(block: Block, output: str) -> str:
-    """Return an image of the last command of a block and what it prints, with ages that do not change every day."""
-    command = block.commands.replace("\\\n ", "").strip().splitlines()[-1]
+    """Return an image of the last command of a block and what it prints."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="standard")
-    console.print(Text(f"$ {command}", style="bold"))
-    console.print(Text.from_ansi(re.sub(r"\b\d+ days old", "12 days old", output)))
+    console.print(Text(_prompt(block), style="bold"))
+    console.print(Text.from_ansi(_ageless(output)))
     text = console.export_svg(title="", unique_id="screen", code_format=_FORMAT)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
+def readme(outputs: list[str]) -> str:
+    """Return the README with what `check` of the tutorial prints, as far as its table."""
+    ((block, output),) = ((block, text) for block, text in zip(BLOCKS, outputs, strict=True) if "check" in block.image)
+    told = Text.from_ansi(_ageless(output)).plain.partition("\nUpstream not proven")[0]
+    lines = "\n".join(line.rstrip() for line in (_prompt(block), *told.splitlines()))
+    return _PLACE.sub(lambda _: f"```text\n{lines}\n```\n", README.read_text())
+
+
+def _prompt(block: Block) -> str:
+    return "$ " + block.commands.replace("\\\n ", "").strip().splitlines()[-1]
+
+
+def _ageless(output: str) -> str:
+    """Return what is printed, with ages that do not change every day."""
+    return re.sub(r"\b\d+ days old", "12 days old", output)
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        for each, text in zip(BLOCKS, printed(Path(scratch)), strict=True):
-            if each.image:
-                (DOCS / "images").mkdir(exist_ok=True)
-                (DOCS / each.image).write_text(screenshot(each, text))
+        texts = printed(Path(scratch))
+    README.write_text(readme(texts))
+    for each, text in zip(BLOCKS, texts, strict=True):
+        if each.image:
+            (DOCS / "images").mkdir(exist_ok=True)
+            (DOCS / each.image).write_text(screenshot(each, text))
