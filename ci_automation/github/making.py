@@ -58,7 +58,7 @@ fragment Making on PullRequest {
 _ASKED = """
 pullRequest(number: $number) {
   ...Making
-  mergeCommit { associatedPullRequests(first: 10) { nodes { number mergeCommit { oid } } } }
+  mergeCommit { associatedPullRequests(first: 50) { totalCount nodes { number mergeCommit { oid } } } }
 }
 """
 _MANY_PUSHES = 100
@@ -150,11 +150,14 @@ def _update(entry: Fields) -> BranchUpdate:
 
 
 def _merged_with(node: Fields, pull: PullRequest) -> Iterator[int]:
-    """Yield the numbers of other requests that the same commit merged."""
+    """Yield the numbers of other requests that the same commit merged, or may have, if GitHub does not list all."""
     merge = node.maybe("mergeCommit")
-    for other in merge.nodes("associatedPullRequests") if merge else ():
+    listed = merge.maybe("associatedPullRequests") if merge else None
+    nodes = listed.each("nodes") if listed else ()
+    is_cut = listed is not None and listed.number("totalCount") != len(nodes)
+    for other in nodes:
         commit, number = other.maybe("mergeCommit"), other.number("number")
-        if commit and commit.oid("oid") == pull.merge_commit and number != pull.number:
+        if number != pull.number and (is_cut or (commit and commit.oid("oid") == pull.merge_commit)):
             yield number
 
 

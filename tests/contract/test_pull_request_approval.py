@@ -621,6 +621,22 @@ class TestGranted:
         assert isinstance(found, NotCounted)
         assert f"was merged by the same commit as pull request {other.number}" in found.reason
 
+    @pytest.mark.parametrize("many", [10, 50])
+    def test_nor_behind_many_that_have_its_commits(self, forge: Forge, fleet: Fleet, many: int) -> None:
+        fleet.push("aside", {"x": b"1"}, "bob")
+        for number in range(many):
+            fleet.push(f"early-{number}", {f"{number}": b"1"}, "bob")
+            fleet.open_pull(f"early-{number}", "bob", base="aside")
+        desk(forge).ask(question())
+        pull = fleet.pulls[-1]
+        fleet.push("other", {"note": b"1"}, "bob", onto=pull.head)
+        fleet.merge(fleet.open_pull("other", "bob").number, "alice")
+        for number in range(many):
+            fleet.move(f"early-{number}", fleet.head, "bob", force=True)
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "was merged by the same commit as pull request" in found.reason
+
     def test_a_merge_that_the_log_does_not_show_yet_waits_for_the_next_run(
         self, forge: Forge, fleet: Fleet, pull: Pull
     ) -> None:
