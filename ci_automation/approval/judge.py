@@ -12,7 +12,7 @@ from ci_automation.approval.counting import MergedRequest
 from ci_automation.approval.lock import LOCK_FILE, InvalidLock, Lock, LockEntry
 from ci_automation.approval.port import GrantedApproval, NotCounted, RequestKind
 from ci_automation.errors import Error
-from ci_automation.github.model import PullState, UpdateKind
+from ci_automation.github.model import MOST_LISTED, PullState, UpdateKind
 from ci_automation.records.notes import Approval
 from ci_automation.report.request_marks import MarkState, find_marks, place_digest
 
@@ -159,16 +159,22 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
 def declined_after(number: int, request: ApprovalRequest, snapshot: PullSnapshot) -> str:
     """Return which request with a higher number asked for the same digests, and that it was closed or sent elsewhere.
 
-    That is a no, unless this program closed it. Nothing if there is none; otherwise the end of a sentence.
+    That may be a no, also if this program closed it in the end: people can reopen what a person closed. If so many came
+    later that older ones are out of sight, one of these may be. Nothing if there is none; otherwise the end of a
+    sentence.
     """
     same = request.base, request.target, place_digest(request.artifact)
-    ended = (it for it in snapshot.own_pulls if it.state is PullState.CLOSED)
-    for later in (*snapshot.strayed, *ended):
-        asked = [mark for mark in find_marks(later.body) if mark.state is not MarkState.WITHDRAWN]
-        again = same in {(it.base, it.target, it.of) for it in asked} or not later.is_written_by(snapshot.viewer)
-        if again and later.number > number:
-            what = "closed" if later.base == snapshot.default_branch else f"sent to {later.base}"
-            return f"pull request {later.number} asked again, and that one was {what}"
+    ended = tuple(it for it in snapshot.own_pulls if it.state is PullState.CLOSED)
+    for listed in (snapshot.strayed, ended):
+        later = [it for it in listed if it.number > number]
+        for it in later:
+            if same in {(mark.base, mark.target, mark.of) for mark in find_marks(it.body)} or not it.is_written_by(
+                snapshot.viewer
+            ):
+                what = "closed" if it.base == snapshot.default_branch else f"sent to {it.base}"
+                return f"pull request {it.number} asked again, and that one was {what}"
+        if len(later) == len(listed) >= MOST_LISTED:
+            return f"{len(listed)} other pull requests from its branch ended, behind which a run does not look"
     return ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.github.model import PullRequest, PullState, Review
+from ci_automation.github.model import MOST_LISTED, PullRequest, PullState, Review
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,7 +30,6 @@ fragment Pull on PullRequest {
 }
 """
 FILE = "fragment File on Commit { file(path: $file) { object { ... on Blob { text isTruncated } } } }"
-LISTED = 10  # requests of each state, the newest
 
 
 def read_text(entry: Fields | None) -> str | None:
@@ -51,7 +50,7 @@ def read_pulls(repository: Fields, number: int) -> dict[int, PullRequest]:
 def is_crowded(repository: Fields, number: int, base: str) -> bool:
     """Return whether a list is full, and not only of requests of this repository into its default branch."""
     return any(
-        len(nodes) >= LISTED
+        len(nodes) >= MOST_LISTED
         and any(node.flag("isCrossRepository") or node.text("baseRefName") != base for node in nodes)
         for nodes in _lists(repository, number)
     )
@@ -65,7 +64,7 @@ def own_numbers(listed: Iterable[Fields], base: str, viewer: Actor) -> Iterator[
         if is_home or (author and author.login.casefold() == viewer.login.casefold()):
             state = "merged" if found.has("merged_at") else found.text("state")
             kinds.setdefault((is_home, state), []).append(found.number("number"))
-    yield from (number for numbers in kinds.values() for number in numbers[:LISTED])
+    yield from (number for numbers in kinds.values() for number in numbers[:MOST_LISTED])
 
 
 def _lists(repository: Fields, number: int) -> tuple[tuple[Fields, ...], ...]:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+MOST_LISTED = 10  # requests of each state from one branch, the newest, that a run reads
+
 
 class Actor(Struct, frozen=True):
     """A person or an App. An App's login always ends in `[bot]`, as in REST, although GraphQL omits that."""

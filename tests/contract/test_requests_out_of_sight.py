@@ -94,6 +94,28 @@ def test_a_no_that_was_sent_to_another_branch_counts(forge: Forge, fleet: Fleet,
     assert (fleet.pulls[-1].base, fleet.pulls[-1].state) == ("main", "OPEN")
 
 
+def test_a_no_behind_many_of_the_runs_own_counts(forge: Forge, fleet: Fleet, again: Pull) -> None:
+    """A run opens a request for each newer release, and who may write closes it."""
+    fleet.close(again.number, "bob")
+    for number in range(MANY):
+        assert desk(forge, REVIEWED).ask(question(f"v2.9.{number + 5}")).state is AskedState.OPENED
+        fleet.close(fleet.pulls[-1].number, "alice")
+    found = desk(forge, REVIEWED).granted(BASE)
+    assert isinstance(found, NotCounted)
+    assert "other pull requests from its branch ended, behind which a run does not look" in found.reason
+
+
+def test_a_no_that_was_reopened_and_withdrawn_counts(forge: Forge, fleet: Fleet, again: Pull) -> None:
+    fleet.close(again.number, "bob")
+    fleet.reopen(again.number, "alice")
+    desk(forge, REVIEWED).withdraw("it is paused, and no step needs approval")
+    run = desk(forge, REVIEWED)
+    found = run.granted(BASE)
+    assert isinstance(found, NotCounted)
+    assert f"before pull request {again.number} asked again, and that one was closed" in found.reason
+    assert run.ask(question()).state is AskedState.OPENED
+
+
 def test_an_open_request_behind_many_is_kept_current(forge: Forge, fleet: Fleet) -> None:
     desk(forge).ask(question())
     pull = the_pull(fleet)

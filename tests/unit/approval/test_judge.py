@@ -191,7 +191,7 @@ class TestMergedByAPerson:
             pytest.param(8, Mark(BASE, TARGET, HERE), False, id="later"),
             pytest.param(6, Mark(BASE, TARGET, HERE), True, id="before"),
             pytest.param(8, Mark(BASE, EVIL, HERE), True, id="of another target"),
-            pytest.param(8, Mark(BASE, TARGET, HERE, MarkState.WITHDRAWN), True, id="by this program"),
+            pytest.param(8, Mark(BASE, TARGET, HERE, MarkState.WITHDRAWN), False, id="by this program, in the end"),
         ],
     )
     def test_a_no_to_what_was_asked_anew_is_not_overruled(self, number: int, mark: Mark, *, counts: bool) -> None:
