@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _ATTEMPTS = 3
+# Where people send or close that one, a run would not see it again.
+_OPENED_BY_OTHERS = "another account opened this pull request, and a run asks in one of its own"
 
 
 class WantedRequest(Struct, frozen=True):
@@ -115,8 +117,10 @@ class RequestBranch(Struct, frozen=True):
             url = next((each.url for each in (pull, *snapshot.pulls) if each), "")
             return Asked(url, AskedState.KEPT, self._kept(work, wish))
         page = wish.page
-        is_ours = pull and pull.is_written_by(snapshot.viewer) and _shows(pull, page.title, page.body)
-        if pull and is_ours and work and work.serves(wish.entries, wish.default):
+        viewer = snapshot.viewer
+        is_ours = pull and pull.is_opened_by(viewer) and pull.is_written_by(viewer)
+        shows = is_ours and pull and _shows(pull, page.title, page.body)
+        if pull and shows and work and work.serves(wish.entries, wish.default):
             return Asked(pull.url, AskedState.UNCHANGED)
         return None
 
@@ -132,13 +136,15 @@ class RequestBranch(Struct, frozen=True):
         """Ask for what is wanted, in the open pull request or in a new one."""
         head = self._write(snapshot, wish)
         if pull := snapshot.open_pull:
-            self._update(replace(pull, head=head), wish, snapshot)
-            return Asked(pull.url, AskedState.UPDATED)
+            if pull.is_opened_by(snapshot.viewer):
+                self._update(replace(pull, head=head), wish, snapshot)
+                return Asked(pull.url, AskedState.UPDATED)
+            self._close(pull, wish.entries, snapshot, _OPENED_BY_OTHERS)
         told = self._is_told
         body = wish.opened if told else wish.page.body
         draft = self.settings.draft
         pull = self.pulls.open_pull(self.name, snapshot.default_branch, wish.page.title, body, draft=draft)
-        if told:
+        if told and pull.is_opened_by(snapshot.viewer):  # else a person was faster: the next run closes that one
             self._dress(pull, wish, snapshot)
         return Asked(pull.url, AskedState.OPENED)
 

@@ -492,18 +492,46 @@ class TestGranted:
         fleet.merge(fleet.pulls[-1].number, "alice")
         assert isinstance(desk(forge).granted(BASE), GrantedApproval)
 
-    @pytest.mark.parametrize("how", ["edited there and back", "asked with another token"])
     def test_a_description_that_another_account_wrote_is_written_again(
-        self, forge: Forge, fleet: Fleet, pull: Pull, how: str
+        self, forge: Forge, fleet: Fleet, pull: Pull
     ) -> None:
-        page, token = pull.body, {"login": "acme-flux[bot]"} if how == "asked with another token" else {}
-        for body in ("Trust me.", page) if not token else ():
+        page = pull.body
+        for body in ("Trust me.", page):
             fleet.edit(pull.number, "bob", body=body)
-        assert desk(forge, token=token).ask(question()).state is AskedState.UPDATED
-        assert (pull.body, pull.editor) == (page, token.get("login", ACTIONS))
-        assert spent(forge, lambda: desk(forge, token=token).ask(question())) == 1
+        assert desk(forge).ask(question()).state is AskedState.UPDATED
+        assert (pull.body, pull.editor) == (page, ACTIONS)
+        assert spent(forge, lambda: desk(forge).ask(question())) == 1
         fleet.merge(pull.number, "alice")
-        assert isinstance(desk(forge, token=token).granted(BASE), GrantedApproval)
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)
+
+    def test_a_request_that_another_account_opened_gives_way_to_one_of_ours(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        app = {"login": "acme-flux[bot]"}
+        page = pull.body
+        assert desk(forge, token=app).ask(question()).state is AskedState.OPENED
+        assert [(it.state, it.author) for it in fleet.pulls] == [("CLOSED", ACTIONS), ("OPEN", "acme-flux[bot]")]
+        assert "Withdrawn: another account opened this pull request" in pull.comments[-1].body
+        assert fleet.pulls[-1].body == page
+        assert spent(forge, lambda: desk(forge, token=app).ask(question())) == 1
+        fleet.merge(fleet.pulls[-1].number, "alice")
+        assert isinstance(desk(forge, token=app).granted(BASE), GrantedApproval)
+
+    def test_a_request_that_another_account_opens_meanwhile_gets_no_page(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        desk(forge).withdraw("a freeze is on")
+        theirs: list[Pull] = []
+
+        def faster(method: str, path: str, _body: object) -> None:
+            if method == "POST" and path.endswith("/pulls") and not theirs:
+                theirs.append(fleet.open_pull(BRANCH, "alice"))
+
+        forge.faults.append(faster)  # it lets every request through
+        assert desk(forge, FULL).ask(question()).state is AskedState.OPENED
+        assert (theirs[0].body, theirs[0].labels) == ("", [])
+        desk(forge).ask(question())
+        assert [it.state for it in fleet.pulls] == [pull.state, "CLOSED", "OPEN"]
 
     def test_a_page_that_was_withdrawn_approves_nothing_until_it_asks_again(
         self, forge: Forge, fleet: Fleet, pull: Pull

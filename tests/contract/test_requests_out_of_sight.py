@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.approval.lock import LOCK_FILE
 from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted
 from ci_automation.github import repository
 from ci_automation.github.errors import TooManyPulls
 from tests.contract.approval_doubles import question
-from tests.contract.pull_requests import BASE, BRANCH, FLEET, NEWER, PLAIN, desk, the_pull, world
+from tests.contract.pull_requests import BASE, BRANCH, FLEET, NEWER, PLAIN, desk, entry, lock, the_pull, world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,6 +93,27 @@ def test_a_no_that_was_sent_to_another_branch_counts(forge: Forge, fleet: Fleet,
     assert f"before pull request {again.number} asked again, and that one was sent to aside" in found.reason
     run.ask(question())
     assert (fleet.pulls[-1].base, fleet.pulls[-1].state) == ("main", "OPEN")
+
+
+def test_a_no_to_a_request_that_another_account_opened_counts(forge: Forge, fleet: Fleet) -> None:
+    """Only of the run's own requests a run sees that they were sent to another branch."""
+    desk(forge).ask(question())
+    first = the_pull(fleet)
+    fleet.merge(first.number, "alice")
+    fleet.push(BRANCH, {LOCK_FILE: lock(fleet).with_entry(entry(question(), 2)).text.encode()}, "alice")
+    theirs = fleet.open_pull(BRANCH, "alice")
+    run = desk(forge, REVIEWED)
+    run.granted(BASE)
+    assert run.ask(question()).url.endswith(f"/{theirs.number + 1}")
+    fleet.review(first.number, "bob")
+    for pull in fleet.pulls[1:]:
+        fleet.close(pull.number, "bob")
+    fleet.reopen(theirs.number, "alice")
+    fleet.retarget(theirs.number, "aside", "alice")
+    fleet.close(theirs.number, "alice")
+    found = desk(forge, REVIEWED).granted(BASE)
+    assert isinstance(found, NotCounted)
+    assert "asked again, and that one was closed" in found.reason
 
 
 def test_a_no_behind_many_of_the_runs_own_counts(forge: Forge, fleet: Fleet, again: Pull) -> None:
