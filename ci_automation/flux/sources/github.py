@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -60,6 +61,16 @@ class RepositoryNotFound(ReleaseSourceError):
         super().__init__(f"there is no repository {where}")
 
 
+@contextmanager
+def _naming_a_folder() -> Iterator[None]:
+    """Let a failure to reach GitHub name the option that needs no GitHub."""
+    try:
+        yield
+    except GitHubUnreachable as error:
+        error.hint = f"{error.hint} {_WITHOUT}"
+        raise
+
+
 class GitHubSource:
     """Releases of one repository, listed by one small GraphQL query with a token, else page by page."""
 
@@ -67,16 +78,14 @@ class GitHubSource:
         self._client, self._repository = client, require_name(repository)
         self._where = f"{client.host}/{repository}"
 
+    @_naming_a_folder()
     def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
         """Return the releases, read only until all successors of `newer_than` are listed; see `ReleaseSource`."""
-        try:
-            if not self._client.authenticated:
-                return releases(self._pages(newer_than), self._where)
-            return releases(self._with_checksums(tuple(self._query(newer_than)), newer_than), self._where)
-        except GitHubUnreachable as error:
-            error.hint = f"{error.hint} {_WITHOUT}"
-            raise
+        if not self._client.authenticated:
+            return releases(self._pages(newer_than), self._where)
+        return releases(self._with_checksums(tuple(self._query(newer_than)), newer_than), self._where)
 
+    @_naming_a_folder()
     def fetch(self, version: Version) -> FetchedRelease:
         """Return the release of `version`; see `ReleaseSource`."""
         answer = self._client.get(self._address(version))
@@ -90,11 +99,13 @@ class GitHubSource:
         files = collected_files(version, lambda _, name, limit: self._listed(assets, name, limit), self._where)
         return open_release(release, files, commit)
 
+    @_naming_a_folder()
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         """Return an asset of the release, or None if it does not exist; see `ReleaseSource`."""
         answer = self._client.get(self._address(version))
         return None if answer is None else self._listed(self._identities(answer.value), name, limit)
 
+    @_naming_a_folder()
     def advisories(self) -> tuple[Advisory, ...]:
         """Return the newest hundred reviewed advisories about Flux's packages, in one request; see `ReleaseSource`."""
         from ci_automation.flux.advisories import advisories_in  # not for a check that finds nothing newer

@@ -22,6 +22,9 @@ from ci_automation.net.values import Answer
 from tests.fakes.forge import RESET, TOKEN, Fault, Forge, times
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.flux.sources.github import GitHubSource
     from tests.contract.github_sources.conftest import Open
 
 V285, V294 = Version.parse("v2.8.5"), Version.parse("v2.9.4")
@@ -67,13 +70,25 @@ def test_a_server_that_says_nothing_is_given_up(
     assert len(waited) == 3
 
 
-def test_a_server_that_is_not_there_is_said_so(source: Open) -> None:
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda it: it.list(),
+        lambda it: it.fetch(V285),
+        lambda it: it.asset(V285, "manifests.tar.gz", 1),
+        lambda it: it.advisories(),
+    ],
+    ids=["list", "fetch", "asset", "advisories"],
+)
+def test_of_a_server_that_is_not_there_it_says_so_and_how_to_do_without(
+    source: Open, ask: Callable[[GitHubSource], object]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(GitHubUnreachable, match="nothing listens there") as caught:
-        source(None, f"http://127.0.0.1:{port}").list()
+        ask(source(None, f"http://127.0.0.1:{port}"))
     assert caught.value.hint.startswith(GitHubUnreachable.hint)
-    assert "--releases FOLDER, a folder that `mirror` filled" in caught.value.hint
+    assert caught.value.hint.count("--releases FOLDER, a folder that `mirror` filled") == 1
 
 
 def test_a_server_without_tls_is_not_asked_again(github: Forge, source: Open, waited: list[float]) -> None:
