@@ -137,7 +137,7 @@ class Findings(Struct, frozen=True):
         classes = dict.fromkeys(it.belongs_to for it in self.ranked() if taken.change(it) == decision)
         told = {ChangeClass.CRD_REMOVAL} if any(kind[0].gate == "crds" for kind in hazards) else set()
         changes = [_IN_SHORT.get(it, f"{it} changes") for it in classes if it not in told]
-        found = [*breaks, *others, *changes] or [it.reason for it in asking]
+        found = [*breaks, *others, *changes] or [it.reason.removesuffix(" needs approval") for it in asking]
         return tuple(dict.fromkeys(one_line(it, _MAX_CAUSE) for it in found))
 
     def count(self) -> str:
@@ -286,7 +286,8 @@ def unproven_upstream(steps: Iterable[PlannedStep]) -> Iterator[str]:
     found = [str(step.new_version) for step in possible if any(gate.gate == UPSTREAM for gate in step.gates)]
     if found:
         versions = all_of(tuple(dict.fromkeys(found)))
-        yield f"Upstream not proven: no signature shows that Flux published {versions}."
+        known = "Samples and copies made by hand have none; `mirror` copies releases with their signatures."
+        yield f"Upstream not proven: no signature shows that Flux published {versions}. {known}"
 
 
 def ended(given: Acknowledgement) -> str:

@@ -370,9 +370,11 @@ def test_releases_that_nobody_signed_are_named_once_and_not_told_again_below() -
     verdict = Verdict(UPSTREAM, Decision.AUTO, "upstream not proven: no signature", allowed=True)
     step = replace(STEP, gates=(*STEP.gates, verdict))
     newer = replace(step, new_version=Version.parse("v2.9.9"))
-    assert list(unproven_upstream((step, STEP, newer, newer))) == [
-        f"Upstream not proven: no signature shows that Flux published {STEP.new_version} and v2.9.9."
-    ]
+    (told,) = unproven_upstream((step, STEP, newer, newer))
+    assert told == (
+        f"Upstream not proven: no signature shows that Flux published {STEP.new_version} and v2.9.9. "
+        "Samples and copies made by hand have none; `mirror` copies releases with their signatures."
+    )
     assert list(unproven_upstream((STEP, replace(step, decision=Decision.WAIT)))) == []
     assert not [it for it in step_parts(step) if isinstance(it, MarkedLine) and "upstream" in it.text]
 
@@ -446,7 +448,7 @@ def test_what_is_to_be_acknowledged_is_all_of_it_only_where_that_is_enough() -> 
     [
         (GATES, ("objects are stored as v1beta2, which v2.9.4 does not have", "CRDs take less")),
         (ASKS.gates, ("there is no kustomize", "RBAC widens")),
-        (GATES[:1], ("a minor release needs approval",)),
+        (GATES[:1], ("a minor release",)),
         ((Verdict("files", Decision.APPROVAL, "the overlay changes: a.yaml"),), ("the overlay changes",)),
         ((Verdict("image", Decision.REFUSED, "a"),), ("image changes",)),
     ],
