@@ -107,7 +107,7 @@ def finish(
 ) -> int:
     """Print the results, with all that is known of the steps decided as in `details`; return the highest code.
 
-    With `says_next` each one ends with the command that publishes what needs no approval.
+    With `says_next` each one has the command that publishes what needs no approval.
 
     Raises:
         Error: there is one result, and it is this error.
@@ -125,9 +125,7 @@ def finish(
         print_json({"exitCode": code, "artifacts": values, "promotions": ahead}, "results")
         return code
     for result in results:
-        _print_result(result, given, details=details, several=several, plan_file=plan_file)
-        if says_next:
-            _print_next(result, given)
+        _print_result(result, given, details=details, several=several, plan_file=plan_file, says_next=says_next)
     for promotion in promotions:
         promotion.show(given, details=bool(details), several=several)
     return code
@@ -142,12 +140,9 @@ def _name_adoption(result: Result, given: Arguments) -> None:
         error.hint = error.hint.replace("`update --adopt`", "the command above")
 
 
-def _print_next(result: Result, given: Arguments) -> None:
+def _print_next(result: Result, run: Outcome, given: Arguments) -> None:
     """Print the command that publishes what needs no approval, or adopts the base of it."""
-    run = result.done
-    if isinstance(run, Error) or run.unsigned:
-        return
-    if run.waiting and run.waiting[0].decision is Decision.AUTO:
+    if not run.unsigned and run.waiting and run.waiting[0].decision is Decision.AUTO:
         again = _again(given, run)
         what = _ADOPTING if again.adopt else f"To publish {run.waiting[0].new_version}:"
         print_text(f"{what}\n{_updating(result.target, again, begun=bool(run.done))}")
@@ -166,7 +161,13 @@ def _updating(goal: Target, given: Arguments, *, begun: bool) -> str:
 
 
 def _print_result(
-    result: Result, given: Arguments, *, details: Collection[Decision], several: bool, plan_file: str | None
+    result: Result,
+    given: Arguments,
+    *,
+    details: Collection[Decision],
+    several: bool,
+    plan_file: str | None,
+    says_next: bool,
 ) -> None:
     name = result.target.name if several else ""
     if several:
@@ -187,12 +188,13 @@ def _print_result(
     trust = {"verified": outcome.verified, "unsigned": outcome.unsigned}
     print_parts((headline(plan, outcome.done, outcome.start, name, **trust),))
     if plan.steps or plan.passed_over or given.verbose:
-        every, cut = given.verbose, width() is not None and not given.verbose
-        print_table(plan_table(plan, outcome.done, outcome.start, every=every, verified=outcome.verified, cut=cut))
+        print_table(plan_table(plan, outcome.done, outcome.start, every=given.verbose, verified=outcome.verified))
     print_parts(map(MarkedLine, _remarks(result, outcome, given)))
     for step in plan.steps:
         if step.decision in details:
             _print_step(step, outcome, given)
+    if says_next:
+        _print_next(result, outcome, given)
     if outcome.waiting:
         _print_follow_up(result, outcome, given, plan_file)
 
@@ -218,8 +220,10 @@ def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_fi
 def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
     from ci_automation.report.changes import step_parts
     from ci_automation.report.notes import notes_between, notes_hint, notes_text
+    from ci_automation.report.text import brief_reasons
 
-    print_parts((MarkedLine(""), *step_parts(step, every=given.verbose, width=width())))
+    told = step_parts(step, every=given.verbose, width=width(), told=brief_reasons(step))
+    print_parts((MarkedLine(""), *told))
     said = notes_between(outcome.releases, step.old_version, step.new_version)
     if shown := notes_text(said) if given.verbose else notes_hint(said):
         print_text(shown)
@@ -246,18 +250,18 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
 
 
 def _of_trust(result: Result, outcome: Outcome) -> Iterator[str]:
-    """Yield whose signature was verified, or made; the headline says of an unsigned digest that it is adopted first."""
-    intent, current = result.target.intent, outcome.plan.current
-    if not (outcome.verified or outcome.unsigned):
-        yield f"Nothing was verified: {result.target.ports.why_nobody}."
-        if not intent.unsafe_unsigned:
+    """Yield whose signature was verified; the headline says of an unsigned digest that it is adopted first."""
+    if not outcome.verified:
+        unread = " So no signed hold was read: a release above may be one that was rolled back."
+        yield f"Nothing was verified: {result.target.ports.why_nobody}.{unread if outcome.plan.steps else ''}"
+        if not (outcome.unsigned or result.target.intent.unsafe_unsigned):
             yield "If no signer of yours signed it, begin with `update --adopt`, which shows every file first."
     if outcome.healed:
         adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
         then = ", and this run published nothing else" if outcome.trust == "adopted" and not outcome.done else ""
-        yield f"{current} was {adopted}{then}."
-    elif intent.adopt and outcome.trust == "verified":
-        yield f"{current} is trusted already: there is nothing to adopt."
+        yield f"{outcome.plan.current} was {adopted}{then}."
+    elif result.target.intent.adopt and outcome.trust == "verified":
+        yield f"{outcome.plan.current} is trusted already: there is nothing to adopt."
 
 
 def _of_steps(outcome: Outcome, intent: Intent) -> Iterator[str]:

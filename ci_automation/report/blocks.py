@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _SENTENCE = 30  # a column with wider cells, and with blanks, may be folded to this width
-_REASONS = 100  # where no terminal is, a wider cell has each of its reasons on a line of its own
+_REASONS = 100  # a wider cell has each of its reasons on a line of its own
 _HANGING = 2  # how far the later lines of a folded one are indented
 MAX_REASON = 160  # characters; all of it is told with the step
 HINT = " (-v lists them)"
@@ -45,7 +45,7 @@ class Strong(str):
 
 
 class Reasons(str):
-    """Reasons as one cell, which a log has on a line each if it is long: one can have a semicolon of its own."""
+    """Reasons as one cell, which has a line for each if it is long: one can have a semicolon of its own."""
 
     __slots__ = ("each",)
     each: tuple[str, ...]
@@ -72,12 +72,10 @@ class Table(Struct, frozen=True):
 
         Only columns of sentences get narrower than their cells.
         """
-        columns = list(zip(self.head, *self.rows, strict=True))
-        if width is None:
-            return tuple(max(len(line) for cell in column for line in _reasons(cell)) for column in columns)
+        columns = [[line for cell in it for line in _reasons(cell)] for it in zip(self.head, *self.rows, strict=True)]
         full = [max(map(len, column)) for column in columns]
-        room = width - 2 * (len(full) - 1)
-        if sum(full) <= room:
+        room = (width or 0) - 2 * (len(full) - 1)
+        if width is None or sum(full) <= room:
             return tuple(full)
         folds = [
             wide > _SENTENCE and any(" " in cell for cell in cells) for wide, cells in zip(full, columns, strict=True)
@@ -99,9 +97,9 @@ class Table(Struct, frozen=True):
     def to_text(self, width: int | None = None, shown: Callable[[str, str], str] = lambda _, text: text) -> str:
         """Return aligned text without trailing blanks, in lines of at most `width` characters where words allow it.
 
-        Sentences are folded between words. If they find no room, each row is a paragraph. Without `width`, for a pipe
-        or a log, no sentence is folded, and a long cell is folded between its reasons. `shown` colours what is printed
-        of a cell, given the cell.
+        A long cell is folded between its reasons, and a sentence between words, which without `width`, for a pipe or a
+        log, is not. If sentences find no room, each row is a paragraph. `shown` colours what is printed of a cell,
+        given the cell.
         """
         plain = (tuple(it if isinstance(it, Reasons) else plain_line(it) for it in row) for row in self.rows)
         table = Table(self.head, tuple(plain))
@@ -110,7 +108,7 @@ class Table(Struct, frozen=True):
         lines = []
         for row in (self.head, *table.rows):
             cells = [
-                _reasons(cell) if width is None else wrapped(cell, wide) or [""]
+                [line for reason in _reasons(cell) for line in wrapped(reason, wide) or [""]]
                 for cell, wide in zip(row, widths, strict=True)
             ]
             for number in range(max(map(len, cells))):
@@ -168,7 +166,7 @@ def _words(text: str) -> list[str]:
 
 
 def _reasons(cell: str) -> list[str]:
-    """Return the lines of a cell where no terminal is: one for each reason if it is long, so that none is cut."""
+    """Return the lines of a cell: one for each reason if it is long."""
     each = cell.each if isinstance(cell, Reasons) and len(cell) > _REASONS else (cell,)
     return [*(f"{it};" for it in each[:-1]), *each[-1:]]
 

@@ -59,10 +59,16 @@ _SHORTEST = Detail(rows=60, below=1, changes=6, lines=20, hint=HINT)
 _EVERY = Detail(rows=_ALL, below=_ALL, changes=_ALL, every=True)
 
 
-def step_parts(step: PlannedStep, *, every: bool = False, width: int | None = None) -> Iterator[Part]:
-    """Yield what a step changes and can break, and what each gate says, on few lines; `every` detail on request."""
+def step_parts(
+    step: PlannedStep, *, every: bool = False, width: int | None = None, told: Collection[str] = ()
+) -> Iterator[Part]:
+    """Yield what a step changes and can break, and what each gate says, on few lines; `every` detail on request.
+
+    Reasons that are `told` above are not repeated on few lines.
+    """
+    found = Findings.of(step)
     yield MarkedLine(step_title(step, "->"))
-    yield from text_parts(Findings.of(step), every=True) if every else brief_parts(Findings.of(step), width)
+    yield from text_parts(found, every=True) if every else brief_parts(found, width, told)
 
 
 def brief_parts(found: Findings, width: int | None = None, told: Collection[str] = ()) -> Iterator[Part]:

@@ -6,8 +6,6 @@ import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import KEPT, Code, MarkedLine, Reasons, Table, shortened
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
 
-_MAX_WHY = 57  # same, of a step that needs approval, which is told in full below
 _FEW = 2
 WORDS = {
     Decision.AUTO: "can be published",
@@ -34,7 +31,7 @@ HEADLINES = {
     Decision.WAIT: "is waiting",
     Decision.REFUSED: "is refused",
 }
-_UNREAD = "not checked for rollbacks"  # which are signed: without a key nothing of them is read
+_PASSED = {"age", "proof"}  # gates whose pass people need not read
 _CAUSES = 3  # in a headline
 _LEFT = {**WORDS, Decision.AUTO: "not taken", Decision.APPROVAL: "not taken"}
 _PROOFS = {
@@ -56,7 +53,7 @@ def headline(
     if unsigned:
         then = ", ".join(map(what_comes, plan.steps))
         return MarkedLine(f"{channel}: {plan.current_version} is not signed: adopt it first, then {then}", "refused")
-    known = HEADLINES if verified else {**HEADLINES, Decision.AUTO: f"is possible, {_UNREAD}"}
+    known = HEADLINES if verified else {**HEADLINES, Decision.AUTO: "is possible (nothing was verified)"}
     told = [(known[step.decision], step) for step in plan.steps]
     told = [
         ("published" if at >= start else "was published before", it[1]) if at < done else it
@@ -111,24 +108,19 @@ def rendering_proof(step: PlannedStep) -> str:
     return _PROOFS[step.proof] + (f" with flags that this program does not know: {names}" if names else "")
 
 
-def plan_table(
-    plan: Plan, done: int, start: int = 0, *, every: bool = True, verified: bool = True, cut: bool = False
-) -> Table:
+def plan_table(plan: Plan, done: int, start: int = 0, *, every: bool = True, verified: bool = True) -> Table:
     """Return where the channel is, what was published (the steps from `start` to `done`), what is left, and why.
 
-    Without `every`, digests are as short as people read them. `verified` is as in `headline`. If `cut`, for a
-    terminal, long reasons are cut, because the steps are told below.
+    Without `every`, digests are as short as people read them, and reasons are the brief ones. `verified` is as in
+    `headline`.
     """
     rows = []
     for number, step in enumerate(plan.steps):
         word = _word(step.decision, verified=verified)
-        unread = f"{_UNREAD}; " if word == "possible" and number >= done else ""
         if number < done:
             word = "published" if number >= start else "already published"
-        approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
-        told = _without_upstream(step)
-        first, *rest = (_why(told),) if cut else told.reasons or ("",)
-        rows.append((word, step, Reasons((approved + unread + first, *rest))))
+        approved = ("approved",) if number < done and step.decision is Decision.APPROVAL else ()
+        rows.append((word, step, Reasons((*approved, *(step.reasons if every else brief_reasons(step))))))
     places = [("before" if done else "now", plan.current_version, plan.current)]
     return steps_table(places, rows, plan, every=every)
 
@@ -149,23 +141,22 @@ def steps_table(
     rows += [(word, str(step.new_version), digest(step.target), why) for word, step, why in steps]
     passed = passed_over_rows(plan) if plan else ()
     rows += [(_LEFT[decision], versions, "", Reasons(reasons)) for decision, versions, reasons in passed]
-    return Table(("", "version", "digest", "why"), tuple(rows))
+    wide = 4 if any(row[-1] for row in rows) else 3
+    return Table(("", "version", "digest", "why")[:wide], tuple(row[:wide] for row in rows))
 
 
-def _without_upstream(step: PlannedStep) -> PlannedStep:
-    """Return the step without the reason that a line below the table tells once for all steps."""
+def brief_reasons(step: PlannedStep) -> tuple[str, ...]:
+    """Return the reasons that neither the headline nor a report of the step tells: what lets it through, or delays it.
+
+    What a person allowed and what the step waits for is whole, because nothing else says it.
+    """
     from ci_automation.policy.content import UPSTREAM  # not for a check that finds nothing to do
 
-    told = {gate.reason for gate in step.gates if gate.gate == UPSTREAM}
-    return replace(step, reasons=tuple(reason for reason in step.reasons if reason not in told))
-
-
-def _why(step: PlannedStep) -> str:
-    told = "; ".join(main_reasons(step))
-    if step.decision is not Decision.APPROVAL or (len(step.reasons) <= _FEW and len(told) <= _MAX_WHY):
-        return told
-    first, left = shortened(_gravest(step), _MAX_WHY), len(step.reasons) - 1
-    return f"{first}; and {left} more reason{'' if left == 1 else 's'}" if left else first
+    stops = {it.reason for it in step.gates if it.decision in {Decision.APPROVAL, Decision.REFUSED}}
+    passed = {it.reason for it in step.gates if it.decision is Decision.AUTO and not it.allowed and it.gate in _PASSED}
+    of_all = {it.reason for it in step.gates if it.gate == UPSTREAM}  # a line below the table tells it of all steps
+    told = tuple(it for it in step.reasons if it not in stops | passed | of_all)
+    return (*told, "then needs approval") if stops and step.decision is Decision.WAIT else told
 
 
 def passed_over_rows(plan: Plan) -> Iterator[tuple[Decision, str, tuple[str, ...]]]:

@@ -160,7 +160,7 @@ def test_after_a_promotion_or_an_operation_the_summary_has_both_ends() -> None:
         text = summary([replace(NOTHING, promoted=moved)], None, LIMIT)
         rows = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if "sha256:" in line]
         assert rows == words
-        assert f"| now | {moved.version} | `{moved.digest}` |  |" in text
+        assert f"| now | {moved.version} | `{moved.digest}` |" in text
 
 
 def test_without_a_place_to_ask_it_names_the_command() -> None:

@@ -63,11 +63,19 @@ class TestTable:
         )
         assert self.SENTENCES.to_text(20).splitlines()[:3] == ["now", "  digest", "    sha256:0123456789"]
 
-    def test_in_a_log_a_long_cell_has_a_line_for_each_reason_and_none_is_cut_or_folded(self) -> None:
+    def test_a_long_cell_has_a_line_for_each_reason_and_in_a_log_none_is_folded(self) -> None:
         first, second = f"{'long ' * 30}reason", "a short one; which is the last"
-        assert Table(("", "why"), (("waiting", Reasons((first, second))), ("now", second))).to_text().splitlines() == [
+        table = Table(("", "why"), (("waiting", Reasons((first, second))), ("now", second)))
+        assert table.to_text().splitlines() == [
             "         why",
             f"waiting  {first};",
+            f"         {second}",
+            f"now      {second}",
+        ]
+        assert table.to_text(100).splitlines() == [
+            "         why",
+            f"waiting  {('long ' * 18).rstrip()}",
+            f"         {'long ' * 12}reason;",
             f"         {second}",
             f"now      {second}",
         ]
@@ -140,10 +148,9 @@ class TestHeadline:
 
     def test_a_channel_that_was_not_verified_was_not_checked_against_holds(self) -> None:
         said = headline(plan(step()), 0, verified=False)
-        assert (said.text, said.mark) == (f"{CHANNEL}: v2.8.8 is possible, not checked for rollbacks", "possible")
+        assert (said.text, said.mark) == (f"{CHANNEL}: v2.8.8 is possible (nothing was verified)", "possible")
         rows = plan_table(plan(step(), step(), step(Decision.WAIT)), 1, verified=False).rows
         assert [row[0] for row in rows] == ["before", "published", "possible", "waiting"]
-        assert ["not checked for rollbacks; " in row[3] for row in rows] == [False, False, True, False]
 
     def test_says_what_was_passed_over_where_nothing_is_to_do(self) -> None:
         passed = (PassedOver(Version.parse("v3.0.0"), Decision.REFUSED, ("never",)),)
@@ -221,35 +228,65 @@ class TestPlanTable:
         passed = (PassedOver(NEW, decision, ("v2.8.7 comes first",)),)
         assert plan_table(plan(passed_over=passed), 0).rows[1] == ("not taken", "v2.8.8", "", "v2.8.7 comes first")
 
-    def test_a_long_reason_is_cut_for_all_of_it_is_told_below_and_one_of_no_step_is_not(self) -> None:
-        long = "".join(f"{number:<8}" for number in range(40))
-        reasons = (long[:160], f"{long[:160]}x", "short")
-        passed = (PassedOver(NEW, Decision.REFUSED, (long,)),)
-        table = plan_table(plan(replace(step(), reasons=reasons), passed_over=passed), 0, cut=True)
-        assert table.rows[1][3] == f"{long[:160]}; {long[:159].rstrip()}…; short"
-        assert plan_table(plan(replace(step(), reasons=reasons)), 0).rows[1][3] == "; ".join(reasons)
-        assert table.rows[2][3] == long
-        allowed = replace(step(), reasons=(long,), gates=(Verdict("edits", Decision.AUTO, long, "", allowed=True),))
-        assert plan_table(plan(allowed), 0, cut=True).rows[1][3] == long
-
     def test_what_is_cut_ends_with_a_whole_word(self) -> None:
         assert [shortened(text, 12) for text in ("one two, three", "one two three", "a" * 13, "short")] == [
             *("one two…", "one two…", f"{'a' * 11}…", "short")
         ]
 
-    def test_what_a_line_below_says_of_all_steps_is_not_in_the_table(self) -> None:
-        verdict = Verdict(UPSTREAM, Decision.AUTO, "second", allowed=True)
-        for cut in (False, True):
-            table = plan_table(plan(replace(step(), gates=(verdict,))), 0, cut=cut)
-            assert table.rows[1][3] == "first reason"
+    @pytest.mark.parametrize(
+        ("decision", "gates", "told"),
+        [
+            (
+                Decision.AUTO,
+                (
+                    Verdict("kind", Decision.AUTO, "a patch"),
+                    Verdict("age", Decision.AUTO, "12 days old"),
+                    Verdict("proof", Decision.AUTO, "proven"),
+                    Verdict(UPSTREAM, Decision.AUTO, "no signature", allowed=True),
+                    Verdict("edits", Decision.AUTO, f"{'long ' * 40}and dropped", allowed=True),
+                ),
+                f"a patch; {'long ' * 40}and dropped",
+            ),
+            (
+                Decision.APPROVAL,
+                (Verdict("kind", Decision.APPROVAL, "a minor"), Verdict("edits", Decision.AUTO, "ok", allowed=True)),
+                "ok",
+            ),
+            (Decision.REFUSED, (Verdict("crds", Decision.REFUSED, "it breaks"),), ""),
+            (Decision.WAIT, (Verdict("hold", Decision.WAIT, "on hold"),), "on hold"),
+            (
+                Decision.WAIT,
+                (Verdict("hold", Decision.WAIT, "on hold"), Verdict("kind", Decision.APPROVAL, "a minor")),
+                "on hold; then needs approval",
+            ),
+        ],
+    )
+    def test_in_brief_it_says_whole_what_neither_the_headline_nor_the_step_says(
+        self, decision: Decision, gates: tuple[Verdict, ...], told: str
+    ) -> None:
+        reasons = tuple(gate.reason for gate in gates)
+        decided = replace(step(decision), gates=gates, reasons=reasons)
+        rows = plan_table(plan(decided), 0, every=False).rows
+        assert "".join(rows[1][3:]) == told
+        assert plan_table(plan(decided), 0).rows[1][3] == "; ".join(reasons)
 
-    def test_of_many_obstacles_the_gravest_is_told_and_what_lets_through_is_told_whole(self) -> None:
+    def test_what_was_approved_is_said_so(self) -> None:
+        asked = Verdict("kind", Decision.APPROVAL, "a minor")
+        done = replace(step(Decision.APPROVAL), gates=(asked,), reasons=("a minor",))
+        assert plan_table(plan(done), 1, every=False).rows[1][3] == "approved"
+        assert plan_table(plan(done), 1).rows[1][3] == "approved; a minor"
+
+    def test_without_a_reason_there_is_no_column_of_reasons(self) -> None:
+        assert plan_table(plan(), 0) == Table(("", "version", "digest"), (("now", "v2.8.5", str(BASE)),))
+
+    def test_of_many_reasons_a_page_has_the_gravest_and_what_lets_through_whole(self) -> None:
         reasons = ("a minor", "rbac", "crds")
-        steps = (replace(step(Decision.APPROVAL), reasons=reasons), replace(step(), reasons=reasons))
-        assert [row[3] for row in plan_table(plan(*steps), 0, cut=True).rows[1:]] == [
-            "a minor; and 2 more reasons",
-            "a minor; rbac; crds",
-        ]
+        assert main_reasons(replace(step(), reasons=reasons)) == reasons
+        assert main_reasons(replace(step(Decision.APPROVAL), reasons=reasons)) == ("a minor", "and 2 more reasons")
+        long = f"{'a word ' * 30}end"
+        verdict = Verdict("edits", Decision.AUTO, long, allowed=True)
+        assert main_reasons(replace(step(), reasons=(long,))) == (shortened(long),)
+        assert main_reasons(replace(step(), reasons=(long,), gates=(verdict,))) == (long,)
 
     def test_what_can_break_is_told_before_what_the_policy_says(self) -> None:
         hazard = Hazard("crds", Certainty.POSSIBLE, "x", "v1beta2 of Alert is removed: clusters that store it break")
@@ -259,17 +296,10 @@ class TestPlanTable:
         )
         reasons = (*(gate.reason for gate in gates), "another")
         asked = replace(step(Decision.APPROVAL), reasons=reasons, gates=gates, hazards=(hazard,))
-        assert plan_table(plan(asked), 0, cut=True).rows[1][3] == "v1beta2 of Alert is removed; and 2 more reasons"
         assert main_reasons(asked) == ("v1beta2 of Alert is removed", "and 2 more reasons")
-
-    def test_what_needs_approval_is_told_in_a_few_words_and_no_reason_is_a_stub(self) -> None:
-        for reasons, told in (
-            (("a minor", "one word " * 9), "a minor; and 1 more reason"),
-            (("one word " * 9,), f"{'one word ' * 5}one word…"),
-            (("one word " * 9, "a", "b"), f"{'one word ' * 5}one word…; and 2 more reasons"),
-        ):
-            asked = replace(step(Decision.APPROVAL), reasons=reasons)
-            assert plan_table(plan(asked), 0, cut=True).rows[1][3] == told
+        assert headline(plan(asked), 0).text.endswith("needs approval: v1beta2 of Alert is removed")
+        alone = replace(asked, gates=gates[:1], hazards=())
+        assert headline(plan(alone), 0).text.endswith("needs approval: a minor release")
 
     def test_where_nothing_was_published_the_channel_is_told_as_it_is_now(self) -> None:
         assert plan_table(plan(step()), 0).rows[0][0] == "now"
