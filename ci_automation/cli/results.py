@@ -185,8 +185,9 @@ def _print_result(
         print_error(outcome)
         return
     plan = outcome.plan
+    signed = ("adopted and signed" if outcome.trust == "adopted" else "signed again") if outcome.healed else ""
     trust = {"verified": outcome.verified, "unsigned": outcome.unsigned}
-    print_parts((headline(plan, outcome.done, outcome.start, name, **trust),))
+    print_parts((headline(plan, outcome.done, outcome.start, name, **trust, healed=signed),))
     if plan.steps or plan.passed_over or given.verbose:
         print_table(plan_table(plan, outcome.done, outcome.start, every=given.verbose, verified=outcome.verified))
     print_parts(map(MarkedLine, _remarks(result, outcome, given)))
@@ -256,11 +257,7 @@ def _of_trust(result: Result, outcome: Outcome) -> Iterator[str]:
         yield f"Nothing was verified: {result.target.ports.why_nobody}.{unread if outcome.plan.steps else ''}"
         if not (outcome.unsigned or result.target.intent.unsafe_unsigned):
             yield "If no signer of yours signed it, begin with `update --adopt`, which shows every file first."
-    if outcome.healed:
-        adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
-        then = ", and this run published nothing else" if outcome.trust == "adopted" and not outcome.done else ""
-        yield f"{outcome.plan.current} was {adopted}{then}."
-    elif result.target.intent.adopt and outcome.trust == "verified":
+    if result.target.intent.adopt and outcome.trust == "verified" and not outcome.healed:
         yield f"{outcome.plan.current} is trusted already: there is nothing to adopt."
 
 

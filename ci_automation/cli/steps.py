@@ -143,7 +143,7 @@ def update_command(artifact: str | None, *, exit_code: bool, given: Arguments) -
     if not (artifact and given.adopt):
         goals = rendered(goals, print_aside)
     results = for_each(goals, _update_or_adopt)
-    details = EVERY - {Decision.WAIT}  # `plan` has the rest
+    details = () if given.adopt else EVERY - {Decision.WAIT}  # `plan` has the rest
     return finish(results, given, exit_code=exit_code, details=details, says_next=True)
 
 

@@ -43,11 +43,19 @@ _PROOFS = {
 
 
 def headline(
-    plan: Plan, done: int, start: int = 0, name: str = "", *, verified: bool = True, unsigned: bool = False
+    plan: Plan,
+    done: int,
+    start: int = 0,
+    name: str = "",
+    *,
+    verified: bool = True,
+    unsigned: bool = False,
+    healed: str = "",
 ) -> MarkedLine:
     """Return what became of a channel in one sentence: published, or what the other versions need, and why.
 
     Unless the channel was `verified`, holds and records were not read. An `unsigned` one is adopted before anything.
+    `healed` says how its digest was signed before the steps.
     """
     channel = f"{name} ({plan.artifact})" if name else str(plan.artifact)
     if unsigned:
@@ -63,6 +71,8 @@ def headline(
     words += [f"{versions} {_LEFT[decision]}" for decision, versions, _ in passed_over_rows(plan)]
     if not plan.steps:
         words.insert(0, f"nothing to do at {plan.current_version}" if words else f"{plan.current_version} is current")
+    if healed:
+        words.insert(0, f"{plan.current_version} ({plan.current.short}) {healed}")
     grave = [step.decision for step in plan.steps[done:]]
     gravest = max(grave, key=tuple(Decision).index, default=None)
     mark = _word(gravest, verified=verified) if gravest else "published"

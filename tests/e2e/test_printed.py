@@ -265,7 +265,7 @@ def test_of_what_nobody_signed_the_one_next_step_is_its_adoption(
         assert ran.out.startswith(f"{CHANNEL}: v2.98.5 is not signed: adopt it first, then v2.98.8, v2.99.4\n")
         assert ran.out.endswith(f"To adopt it first (this shows every file of it, and asks):\n{line}\n")
     assert ran.code == code
-    assert "was adopted and signed" in desk.ok(*shlex.split(line)[1:], "--yes").out
+    assert ") adopted and signed; " in desk.ok(*shlex.split(line)[1:], "--yes").out
 
 
 BACK = ("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "webhooks", "--yes")

@@ -146,6 +146,11 @@ class TestHeadline:
         first = f"edge ({CHANNEL}): v2.8.5 is not signed: adopt it first, then v2.8.8, v2.8.8"
         assert (said.text, said.mark) == (first, "refused")
 
+    @pytest.mark.parametrize(("steps", "then"), [((), "v2.8.5 is current"), ((step(),), "v2.8.8 can be published")])
+    def test_a_digest_that_was_adopted_is_told_first(self, steps: tuple[PlannedStep, ...], then: str) -> None:
+        said = headline(plan(*steps), 0, healed="adopted and signed").text
+        assert said == f"{CHANNEL}: v2.8.5 ({BASE.short}) adopted and signed; {then}"
+
     def test_a_channel_that_was_not_verified_was_not_checked_against_holds(self) -> None:
         said = headline(plan(step()), 0, verified=False)
         assert (said.text, said.mark) == (f"{CHANNEL}: v2.8.8 is possible (nothing was verified)", "possible")
