@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,12 @@ def lifting(target: Target, given: Arguments) -> tuple[str, ...]:
     """Return the command that lifts the hold of this rollback: it signs as this one."""
     options = (*signing_options(target, given), *_written(given, ("config", "registry-config")))
     return ("flux-manifests", "rollback", target.name, "--lift", *options)
+
+
+def comparing(old: str, new: str, given: Arguments) -> str:
+    """Return the command that compares two states with the same trust as here."""
+    options = (*_said(given, Repeat.TRUST), *_written(given, ("config", "registry-config")))
+    return shlex.join(("flux-manifests", "diff", old, new, *options))
 
 
 def signs_elsewhere(target: Target, given: Arguments) -> bool:

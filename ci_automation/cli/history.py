@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
+from ci_automation.cli.follow_up import comparing
 from ci_automation.cli.output import print_json, print_line, print_table, print_text, width
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.wiring import reading
@@ -73,8 +75,10 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
                 print_table(history_table(shown))
             else:
                 print_text("\n".join(screen_lines(shown, width())))
-            if len(shown) > 1:
-                print_line(_NUMBERS)
+            numbers = dict.fromkeys(f"{artifact}{row.cells[0]}" for row in shown if row.cells[0])
+            if len(numbers) > 1:
+                new, old, *_ = numbers
+                print_text(f"Numbers move, tags stay. To compare two:\n{comparing(old, new, given)}")
         elif ports.trusted is None:
             print_line(f"--since {since} leaves out all rows: without a verified record none has a time.")
         else:
@@ -98,12 +102,10 @@ def _remarks(found: History, reference: Reference, ports: Ports) -> Iterator[str
         yield f"{where} {verb} no record and no tag of {reference.tag}{HINT}."
 
 
-_UNKNOWN = "not known"
 _KEY = re.compile(r"sha256:[0-9a-f]{64}")
 _NUMBER, _WHEN = "@", "when (UTC)"
-_NUMBERS = "@1 has the highest version now: `diff ARTIFACT@2 ARTIFACT@1` compares two. Numbers move, tags stay."
-_WHOSE = ("version", "digest", "tag or digest", "signed")
-_HEAD = (_NUMBER, *_WHOSE, _WHEN, "what", "by", "approved", "run", "here now")
+_UNSIGNED = ("signed, not verified", "unsigned")  # of which no signer is told
+_HEAD = (_NUMBER, "version", "digest", "tag or digest", "signed", _WHEN, "what", "by", "approved", "run", "here now")
 
 
 class HistoryRow(Struct, frozen=True):
@@ -128,10 +130,8 @@ def _moment(text: str, now: datetime) -> datetime:
     Raises:
         NoMoment: it is neither.
     """
-    try:
+    with suppress(ValueError):
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:
-        pass
     try:
         return now - duration(text)
     except InvalidDuration:
@@ -162,25 +162,26 @@ def history_table(rows: Sequence[HistoryRow]) -> Table:
 def screen_lines(rows: Sequence[HistoryRow], columns: int | None) -> Iterator[str]:
     """Yield the rows, folded if `columns` says how wide a terminal is.
 
-    Who signed and approved is below a row if the one above does not say the same.
+    Who signed them is in one line at the end if it is the same for all, else below each row, as is who approved it.
     """
     cells = [dict(zip(_HEAD, row.cells, strict=True)) for row in rows]
     names = [_name_of(cell) for cell in cells]
     wide, many = max(map(len, ("artifact", *names))), max(map(len, (_NUMBER, *(cell[_NUMBER] for cell in cells))))
     yield f"{_NUMBER.ljust(many)}  {'artifact'.ljust(wide)}  {_WHEN.ljust(16)}  what"
-    above: dict[str, str] = {}
+    signed = [it["signed"] if it["signed"] in _UNSIGNED else f"signed by {it['signed']}" for it in cells]
     columns = columns or 1 << 30
-    for cell, name in zip(cells, names, strict=True):
+    for cell, name, own in zip(cells, names, signed, strict=True):
         head = f"{cell[_NUMBER].ljust(many)}  {name.ljust(wide)}  {cell[_WHEN].ljust(16)}  "
-        now = f" (now: {cell['here now']})" if cell["here now"] else ""
-        first, *rest = wrapped(cell["what"] + now, columns - len(head))
-        yield from (head + first, *(" " * len(head) + line for line in rest))
-        said = {name: cell[name] for name in ("signed", "by", "approved")}
-        said["by"] = "" if said["by"] == said["signed"] else said["by"]
-        differ = ((name, text) for name, text in said.items() if text and text != above.get(name))
-        if more := [text if text.startswith(name) else f"{name}: {text}" for name, text in differ]:
-            yield from (f"{' ' * (many + 2)}{line}" for line in wrapped("; ".join(more), columns - many - 2))
-        above = said
+        now = f" (here now: {cell['here now']})" if cell["here now"] else ""
+        line, *rest = wrapped(cell["what"] + now, columns - len(head))
+        yield from (head + line, *(" " * len(head) + line for line in rest))
+        said = [own] if len(set(signed)) > 1 else []
+        said += [f"recorded by {cell['by']}"] if cell["by"] not in {"", cell["signed"]} else []
+        said += [f"approved: {cell['approved']}"] if cell["approved"] else []
+        if said:
+            yield from (f"{' ' * (many + 2)}{line}" for line in wrapped("; ".join(said), columns - many - 2))
+    if len(set(signed)) == 1:
+        yield f"{'All' if cells[1:] else 'It is'} {signed[0]}."
 
 
 def _name_of(cell: Mapping[str, str]) -> str:
@@ -217,7 +218,7 @@ def table_rows(
         tags = ", ".join((*entry.channels, *entry.version_tags))
         common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
         if not what:
-            yield "", -place, (f"@{entry.number}", *common, "", _UNKNOWN, "", "", "", tags)
+            yield "", -place, (f"@{entry.number}", *common, "", "no verified record", "", "", "", tags)
         for at, number, *said in what:
             here = tags if at == (moved or max(it[0] for it in what)) and (number or not moved) else ""
             yield format_time(at), -place, (number, *common, f"{at:%Y-%m-%d %H:%M}", *said, here)
@@ -266,7 +267,7 @@ def _approval(record: Record, *, every: bool) -> str:
     if record.approval:
         told = record.approval.told if every else ((record.approval.by, record.approval.how),)
         return "; ".join(f"{by} ({how})" for by, how in told)
-    return _UNKNOWN if record.recovered and record.proof is None else ""
+    return "not known" if record.recovered and record.proof is None else ""
 
 
 def _hold(hold: HoldStatement, repository: Place, entry: HistoryEntry) -> str:

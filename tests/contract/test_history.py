@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("step", "findings"):
         monkeypatch.setattr(f"ci_automation.flows.planning.{place}.impact_of", lambda *_: Found())
+
+
+FOOTER = ("All signed", "It is signed", "Numbers move", "flux-manifests diff")  # lines that are no row
 
 
 def test_the_newest_move_comes_first_whatever_its_version() -> None:
@@ -78,7 +82,7 @@ def test_a_channel_of_several_has_its_own_moves_only(
 
     def told(channel: Reference, *arguments: str) -> list[str]:
         assert run(["history", str(channel), *arguments]) == 0
-        return [it for it in capsys.readouterr().out.splitlines()[1:] if it[0] != " " and "Numbers move" not in it]
+        return [it for it in capsys.readouterr().out.splitlines()[1:] if it[0] != " " and not it.startswith(FOOTER)]
 
     *rows, left = told(CHANNEL)
     assert [line.split()[1].split("-")[0] for line in rows] == [str(MINOR), str(PATCH), str(OLD)]
@@ -137,7 +141,7 @@ def test_the_table_shows_every_move_and_what_nobody_knows(
     key.write_bytes(signing_key().public.to_pem().encode())
     told = ["history", str(layout), "--public-key", str(key)]
     assert run([*told, "-v"]) == 0
-    lines = [it for it in capsys.readouterr().out.splitlines() if "Numbers move" not in it]
+    lines = [it for it in capsys.readouterr().out.splitlines() if not it.startswith(FOOTER)]
     assert [line.split()[0] for line in lines] == ["@", "@2", "v2.98.8", "@1", "@2", "@3"]
     assert {"when (UTC)", "digest", "here now"} <= set(re.split(r" {2,}", lines[0]))
     assert not {"run", "approved"} & set(lines[0].split())
@@ -154,22 +158,28 @@ def test_the_table_shows_every_move_and_what_nobody_knows(
         terminal.setattr(sys.stdout, "isatty", lambda: True)
         assert run(told) == 0
     narrow = capsys.readouterr().out.splitlines()
-    assert (max(map(len, narrow)) <= 100, max(map(len, piped)) > 100) == (True, True)
+    assert (max(map(len, narrow[:-1])) <= 100, max(map(len, piped[:-1])) > 100) == (True, True)
     assert " ".join(" ".join(narrow).split()) == " ".join(" ".join(piped).split())
     assert piped[0].split() == ["@", "artifact", "when", "(UTC)", "what"]
     assert not any(line.endswith(" ") for line in piped)
     marked = [line.split()[0] for line in lines[1:]]
-    shown = [it.split()[0].split("-")[0] for it in piped[1:-1] if "signed: " not in it]
+    shown = [it.split()[0].split("-")[0] for it in piped[1:-3]]
     assert shown == marked
     assert "production)" not in next(line for line in piped if "on hold until" in line)
-    assert "\n".join(piped).count("signed: ") == 1
-    assert piped[-1].startswith("@1 has the highest version now: `diff ARTIFACT@2 ARTIFACT@1` compares two.")
+    assert piped[-3:-1] == [
+        f"All signed by key {signing_key().public.fingerprint.short}.",
+        "Numbers move, tags stay. To compare two:",
+    ]
+    compare = shlex.split(piped[-1])[1:]
+    assert compare == ["diff", f"{layout}@1", f"{layout}@2", "--public-key", str(key)]
+    assert run(compare) == 0
+    capsys.readouterr()
     assert run(["history", str(layout)]) == 0
-    _, *unknown, _, hint = capsys.readouterr().out.splitlines()
-    assert unknown.pop(1) == "    signed, not verified"
+    _, *unknown, signed, _, _, hint = capsys.readouterr().out.splitlines()
+    assert signed == "All signed, not verified."
     assert [line.split()[0] for line in unknown] == ["@1", "@2", "@3"]
     assert [line.split()[1].split("-")[0] for line in unknown] == ["v2.99.4", "v2.98.8", "v2.98.5"]
-    assert all(line.count("not known") == 1 for line in unknown)
+    assert all(line.count("no verified record") == 1 for line in unknown)
     assert "--public-key" in hint
 
 
@@ -205,7 +215,7 @@ def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
     def told(*arguments: str) -> list[list[str]]:
         assert run(["history", str(CHANNEL), *arguments]) == 0
         lines = capsys.readouterr().out.splitlines()[1:]
-        return [it.partition("-")[0].split() for it in lines if it.startswith("@") and "ARTIFACT" not in it]
+        return [it.partition("-")[0].split() for it in lines if it.startswith("@")]
 
     rows = [["@1", str(MINOR)], ["@2", str(PATCH)], ["@3", str(OLD)]]
     assert told() == rows
@@ -239,8 +249,18 @@ def test_each_row_begins_with_the_name_to_copy() -> None:
     for tag, name in ((entry.tag, f"{entry.tag}"), (None, f"{entry.version} {entry.digest.short}")):
         lines = list(screen_lines(history_rows((replace(entry, tag=tag),), CHANNEL.repository), 120))
         assert lines[1].startswith(f"@1  {name}  ")
-        assert lines[1].endswith("  not known (now: production)")
-        assert lines[2].strip() == "signed, not verified"
+        assert lines[1].endswith("  no verified record (here now: production)")
+        assert lines[2] == "It is signed, not verified."
+
+
+def test_who_signed_is_told_of_each_row_if_it_is_not_the_same_for_all() -> None:
+    first, *others = history(CHANNEL, grown().ports()).entries
+    lines = list(screen_lines(history_rows((replace(first, signed="unsigned"), *others), CHANNEL.repository), None))
+    key = f"key {signing_key().public.fingerprint.short}"
+    assert [it.strip() for it in lines if it.startswith("    ")] == [
+        f"unsigned; recorded by {key}",
+        *[f"signed by {key}"] * len(others),
+    ]
 
 
 def test_of_other_content_of_the_version_it_says_which_was_left_and_is_on_hold() -> None:

@@ -99,7 +99,7 @@ def test_the_whole_story(desk: Desk) -> None:
     assert (desk.folder / "out" / "hooks" / "after.sh").stat().st_mode & 0o777 == 0o755
 
     ran = desk.ok("history", CHANNEL, *TRUSTED, "-v")
-    *rows, _ = [re.split(r"  +", line) for line in ran.out.splitlines()]
+    *rows, _, _ = [re.split(r"  +", line) for line in ran.out.splitlines()]
     assert [row[:2] for row in rows] == [["@", "version"], ["@1", "v2.99.4"], ["@2", "v2.98.8"], ["@3", "v2.98.5"]]
     assert all(row[4] == f"key {signing_key().public.fingerprint.short}" for row in rows[1:])
     assert all(all(WHEN.fullmatch(part) for part in row[5].split()) for row in rows[1:])

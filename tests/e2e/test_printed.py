@@ -46,6 +46,9 @@ PRINTED = {
     ("cli/demo.py", "check"): DEMO,
     ("cli/demo.py", "rollback"): DEMO,
     ("cli/follow_up.py", "rollback"): "tests/e2e/test_printed.py::test_what_lifts_a_hold",
+    ("cli/follow_up.py", "diff"): (
+        "tests/contract/test_history.py::test_the_table_shows_every_move_and_what_nobody_knows"
+    ),
     ("cli/__init__.py", "demo"): DEMO,
     (
         "flows/left_to_do.py",
