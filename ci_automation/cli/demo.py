@@ -81,7 +81,7 @@ def demo_command(releases: str | None, folder: str | None) -> None:
         if not releases:
             write_samples(source)
             # The first step begins with a line feed.
-            click.echo("The versions below are samples that Flux never had, such as v2.99.4.", nl=False)
+            click.echo("The versions below are samples that Flux never had or signed, such as v2.99.4.", nl=False)
         _show(source, _start(source))
     _step("What to do next:")
     where = shlex.quote(str(place))

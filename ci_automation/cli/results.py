@@ -223,7 +223,7 @@ def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
     from ci_automation.report.notes import notes_between, notes_hint, notes_text
     from ci_automation.report.text import brief_reasons
 
-    told = step_parts(step, every=given.verbose, width=width(), told=brief_reasons(step))
+    told = step_parts(step, every=given.verbose, width=width(), told=brief_reasons(step.reasons, step.gates))
     print_parts((MarkedLine(""), *told))
     said = notes_between(outcome.releases, step.old_version, step.new_version)
     if shown := notes_text(said) if given.verbose else notes_hint(said):

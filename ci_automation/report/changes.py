@@ -62,10 +62,7 @@ _EVERY = Detail(rows=_ALL, below=_ALL, changes=_ALL, every=True)
 def step_parts(
     step: PlannedStep, *, every: bool = False, width: int | None = None, told: Collection[str] = ()
 ) -> Iterator[Part]:
-    """Yield what a step changes and can break, and what each gate says, on few lines; `every` detail on request.
-
-    Reasons that are `told` above are not repeated on few lines.
-    """
+    """Yield what a step changes, can break and waits for, on few lines without what is `told`, or `every` detail."""
     found = Findings.of(step)
     yield MarkedLine(step_title(step, "->"))
     yield from text_parts(found, every=True) if every else brief_parts(found, width, told)

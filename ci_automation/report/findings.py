@@ -286,8 +286,8 @@ def unproven_upstream(steps: Iterable[PlannedStep]) -> Iterator[str]:
     found = [str(step.new_version) for step in possible if any(gate.gate == UPSTREAM for gate in step.gates)]
     if found:
         versions = all_of(tuple(dict.fromkeys(found)))
-        known = "Samples and copies made by hand have none; `mirror` copies releases with their signatures."
-        yield f"Upstream not proven: no signature shows that Flux published {versions}. {known}"
+        lacks = "lacks" if len(set(found)) == 1 else "lack"
+        yield f"Upstream not proven: {versions} {lacks} Flux's signature; `mirror` copies releases with it."
 
 
 def ended(given: Acknowledgement) -> str:

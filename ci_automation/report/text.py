@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.version import Version
+    from ci_automation.policy.decision import Verdict
     from ci_automation.policy.plan import Plan, PlannedStep
     from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
@@ -130,7 +131,8 @@ def plan_table(plan: Plan, done: int, start: int = 0, *, every: bool = True, ver
         if number < done:
             word = "published" if number >= start else "already published"
         approved = ("approved",) if number < done and step.decision is Decision.APPROVAL else ()
-        rows.append((word, step, Reasons((*approved, *(step.reasons if every else brief_reasons(step))))))
+        why = step.reasons if every else brief_cell(step.reasons, step.gates)
+        rows.append((word, step, Reasons((*approved, *why))))
     places = [("before" if done else "now", plan.current_version, plan.current)]
     return steps_table(places, rows, plan, every=every)
 
@@ -155,18 +157,25 @@ def steps_table(
     return Table(("", "version", "digest", "why")[:wide], tuple(row[:wide] for row in rows))
 
 
-def brief_reasons(step: PlannedStep) -> tuple[str, ...]:
+def brief_reasons(reasons: Sequence[str], gates: Sequence[Verdict]) -> tuple[str, ...]:
     """Return the reasons that neither the headline nor a report of the step tells: what lets it through, or delays it.
 
     What a person allowed and what the step waits for is whole, because nothing else says it.
     """
     from ci_automation.policy.content import UPSTREAM  # not for a check that finds nothing to do
 
-    stops = {it.reason for it in step.gates if it.decision in {Decision.APPROVAL, Decision.REFUSED}}
-    passed = {it.reason for it in step.gates if it.decision is Decision.AUTO and not it.allowed and it.gate in _PASSED}
-    of_all = {it.reason for it in step.gates if it.gate == UPSTREAM}  # a line below the table tells it of all steps
-    told = tuple(it for it in step.reasons if it not in stops | passed | of_all)
-    return (*told, "then needs approval") if stops and step.decision is Decision.WAIT else told
+    stops = {it.reason for it in gates if it.decision in {Decision.APPROVAL, Decision.REFUSED}}
+    passed = {it.reason for it in gates if it.decision is Decision.AUTO and not it.allowed and it.gate in _PASSED}
+    of_all = {it.reason for it in gates if it.gate == UPSTREAM}  # a line below the table tells it of all steps
+    return tuple(it for it in reasons if it not in stops | passed | of_all)
+
+
+def brief_cell(reasons: Sequence[str], gates: Sequence[Verdict]) -> tuple[str, ...]:
+    """Return the brief reasons for a table, which says of a step that waits what comes after that."""
+    told = brief_reasons(reasons, gates)
+    if {Decision.WAIT, Decision.APPROVAL} <= {it.decision for it in gates}:
+        return (*told[:-1], "; ".join((*told[-1:], "then needs approval")))
+    return told
 
 
 def passed_over_rows(plan: Plan) -> Iterator[tuple[Decision, str, tuple[str, ...]]]:
