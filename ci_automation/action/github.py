@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.action.job import Job
     from ci_automation.action.run import ActionRun
     from ci_automation.approval.dispatch import Sender
+    from ci_automation.approval.port import ApprovalRequest
     from ci_automation.approval.pull_request import PullRequestApprovals
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
@@ -279,4 +280,14 @@ def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent
     rights = {"contents": "read", "pull_requests": "read"} | ({"members": "read"} if artifact.approval.team else {})
     client = hub.client(**rights)
     place = GitPlace(hub.place, path, Path(path).read_bytes().decode(), job.sha, folder, artifact)
-    return GitContent(ContentHistory(client, name, hub.ahead(goal)), Repository(client, name), place)
+    history, people = ContentHistory(client, name, hub.ahead(goal)), Repository(client, name)
+    return GitContent(history, people, place, partial(_rejected, goal, hub))
+
+
+def _rejected(goal: Target, hub: Hub, request: ApprovalRequest, since: datetime) -> str:
+    """Return which run asked for a step since a moment and got a no, if approvals are asked for by runs."""
+    from ci_automation.action.approval_rules import approvals_of
+    from ci_automation.approval.workflow_run import WorkflowApprovals
+
+    desk = approvals_of(goal, hub, request.kind)
+    return desk.rejected(request, since) if isinstance(desk, WorkflowApprovals) else ""

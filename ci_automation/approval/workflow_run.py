@@ -137,6 +137,15 @@ class WorkflowApprovals(Struct, frozen=True):
         del reason
         self._cancel(self._standing(None).outdated)
 
+    def rejected(self, request: ApprovalRequest, since: datetime) -> str:
+        """Return which run for a request began after a moment, and that its reviewers may have said no, or nothing."""
+        ended = tuple(run for run in self._standing(request.key).ended if run.created_at >= since)
+        if no := self._rejected(ended):
+            return f"a reviewer rejected the run {no.url}"
+        if len(ended) > _LAST_WORDS:
+            return f"{len(ended)} runs asked for its digest, more than this run reads"
+        return ""
+
     def _standing(self, key: str | None) -> AskingRuns:
         since = midnight(self.clock() - MEMORY)
         runs = self.runs.runs(workflow=self.settings.workflow, event=_EVENT, since=since, limit=MOST_RUNS)

@@ -177,6 +177,36 @@ def test_a_no_to_the_digest_is_not_overruled_by_the_merge_before(scene: Scene, k
     assert scene.run().outputs["changed"] == "true"
 
 
+@pytest.mark.parametrize("hidden", [0, 6])
+def test_a_rejection_of_the_digest_is_not_overruled_by_the_merge_before(
+    scene: Scene, known: list[Hazard], hidden: int
+) -> None:
+    configure(scene, "{via: workflow-dispatch}")
+    checkout(scene)
+    scene.run()
+    scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
+    assert scene.run("approve", **scene.approving()).code == 0
+    before = scene.channel
+    scene.runner.event("schedule", {})
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
+    scene.run()
+    asked = scene.fleet.runs[-1]
+    scene.forge.reject(asked.id, "ada")
+    for _ in range(hidden):
+        scene.fleet.cancel(scene.fleet.dispatch("approve.yaml", "main", asked.inputs, "ben").id)
+    known.clear()
+    ran = scene.run()
+    assert (ran.outputs["changed"], scene.channel) == ("false", before), ran
+    said = "7 runs asked for its digest, more" if hidden else f"a reviewer rejected the run {scene.forge.host}"
+    assert f"the merges came before {said}" in ran.outputs["pending-reasons"]
+    scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")  # after the no
+    checkout(scene)
+    assert scene.run().outputs["changed"] == "true"
+
+
 def test_content_and_minor_wait_at_once_and_either_voids_the_other(scene: Scene) -> None:
     scene.offer(FIRST, "v2.99.4")
     checkout(scene)

@@ -41,7 +41,7 @@ from ci_automation.records.content import RecordedContent
 from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
@@ -104,10 +104,19 @@ class GitPlace(Struct, frozen=True):
 
 
 class GitContent:
-    """Content of one artifact in one repository on GitHub, for one run."""
+    """Content of one artifact in one repository on GitHub, for one run.
 
-    def __init__(self, history: ContentHistory, people: Repository, place: GitPlace) -> None:
-        self._history, self._people, self._place = history, people, place
+    `rejected` says whether reviewers said no to a request since a moment, where runs ask.
+    """
+
+    def __init__(
+        self,
+        history: ContentHistory,
+        people: Repository,
+        place: GitPlace,
+        rejected: Callable[[ApprovalRequest, datetime], str] = lambda *_: "",
+    ) -> None:
+        self._history, self._people, self._place, self._rejected = history, people, place, rejected
         self._head: tuple[str, ContentAt, datetime] | None = None
         self._read = cache(self._artifact_in)  # most states have the same configuration
 
@@ -214,11 +223,11 @@ class GitContent:
         return self._judged(way, case, base, trees, depths=_DEPTHS[:1] if asks else _DEPTHS)
 
     def _declined(self, found: Proven, placed: Placed, base: Base, target: Digest) -> str:
-        """Return which request for the target was closed after it asked again behind the merges, or nothing."""
+        """Return which request for the target got a no after it asked again behind the merges, or nothing."""
+        request = ApprovalRequest(placed.channel, base.version, base.digest, target, RequestKind.CONTENT)
         branch = branch_name(self._place.artifact.name, f"{RequestKind.CONTENT}-")
         if (snapshot := self._history.seen(branch)) is None:
-            return ""
-        request = ApprovalRequest(placed.channel, base.version, base.digest, target, RequestKind.CONTENT)
+            return self._rejected(request, found.at)
         last = max(int(it.url.rpartition("/")[2]) for it in found.requests)
         return declined_after(last, request, snapshot)
 
