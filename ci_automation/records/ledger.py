@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
@@ -108,8 +109,19 @@ class Ledger(Struct, frozen=True):
         Raises:
             ImmutableTagMoved: a tag hides a digest.
         """
-        last = self.newest() if self.records(digest) else None
+        last = self.last() if self.records(digest) else None
         return last.digest if last is not None and last.digest != digest else None
+
+    def last(self) -> Record | None:
+        """Return the record of what the channel had last; a rollback that wrote none yet is known by its hold.
+
+        Raises:
+            ImmutableTagMoved: a tag hides a digest.
+        """
+        newest = self.newest()
+        moves = {record.digest: record for record in self.all_moves()} if newest else {}
+        back = [replace(it, at=hold.since) for it in moves.values() for hold in self.holds(it.digest)]
+        return max((newest, *back), key=lambda record: record.at) if newest else None
 
     def all_moves(self) -> tuple[Record, ...]:
         """Return the records of this channel about each digest that an immutable tag names, each digest's oldest first.

@@ -1051,6 +1051,37 @@ class TestCrashes:
         with pytest.raises(ChannelMovedBack, match="rolled back"):
             scheduled(world)
 
+    @pytest.mark.parametrize("then", ["adopted", "rolled back", "deleted"])
+    def test_what_one_left_behind_holds_whatever_somebody_makes_of_the_channel_before_the_next_run(
+        self, world: World, then: str
+    ) -> None:
+        go_back = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        world.registry.requests.clear()
+
+        def before(_: Asked) -> None:
+            if Asked("put_manifest", str(CHANNEL)) in world.registry.requests:
+                raise Killed
+
+        world.registry.before = before
+        with pytest.raises(Killed):
+            roll_back(go_back, world.ports(), intent())
+        world.registry.before = lambda _: None
+        if then == "deleted":
+            delete_channel(world)
+            with pytest.raises(StillHeld):
+                init(CHANNEL, MINOR, world.ports(), intent(overlay=OVERLAY))
+            init(CHANNEL, PATCH, world.ports(), intent(overlay=OVERLAY))
+        else:
+            plant(world, made(PATCH, type(OVERLAY)(OVERLAY.files[:1])))
+            if then == "adopted":
+                update(CHANNEL, world.ports(), intent(adopt=True))
+            else:
+                back(world, str(OLD))
+        there = at(world)
+        assert MINOR in held(world)
+        scheduled(world)
+        assert at(world) == there
+
     def test_what_one_that_never_moved_left_lets_an_attacker_go_nowhere_after_another(self, world: World) -> None:
         go_back = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         patch = go_back.shown.target

@@ -97,13 +97,13 @@ def _unrecorded(ledger: Ledger, held: tuple[Hold, ...], record: Record | None) -
 
 
 def had_last(channel: Reference, ports: Ports) -> tuple[Record | None, tuple[Hold, ...]]:
-    """Return what a channel had last by its records, and the holds on that: deleting a tag ends no hold.
+    """Return what a channel had last, and the holds on that: deleting a tag ends no hold.
 
     Raises:
         ImmutableTagMoved: a tag hides a digest.
     """
     ledger = ports.ledger(channel)
-    last = ledger.newest()
+    last = ledger.last()
     return last, ledger.holds(last.digest) if last else ()
 
 

@@ -119,7 +119,7 @@ def kept_holds(observed: Observed, version: Version, ports: Ports, now: datetime
         ImmutableTagMoved: a tag hides a digest.
     """
     ledger = ports.ledger(observed.channel)
-    last = ledger.newest()
+    last = ledger.last()
     if last is None or last.digest == observed.digest:
         return ()
     return tuple(it for it in still_on(ledger.holds(last.digest), version, now) if it.digest != observed.digest)
@@ -137,8 +137,8 @@ def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent
     ports.registry.put_blob(channel, CONFIG_BLOB)
     ledger, writer = ports.ledger(channel), ports.writer(channel, intent.run)
     writer.keep(observed.manifest, kept_holds(observed, contents.version, ports, intent.now))
-    last = ledger.newest()
-    now = ports.later_than(last.at if last else None).clock()
+    last, had = ledger.newest(), ledger.last()
+    now = ports.later_than(had.at if had else None).clock()
     here = Hold(contents.version, observed.digest, now, reason="another digest was adopted")
     mark_left(writer, left_behind(last, here, contents.version))
     made = replace(
