@@ -45,6 +45,8 @@ def review(inputs: Inputs, run: ActionRun) -> int:
 
     def flow(goal: Target) -> Account:
         request = asked_request(inputs, goal)
+        if inputs.request_key not in {"", request.key}:  # a check would take this run for the one that asks
+            raise WrongDispatch("the key of this run belongs to another request")
         if goal.is_promoted:
             (planned,) = promotions(inputs, run, signs=False)
             found = look_at_promotion(planned.previewing(inputs.given, subject).promotion, request)

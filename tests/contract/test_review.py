@@ -100,11 +100,20 @@ def test_a_second_attempt_shows_nothing(scene: Scene) -> None:
     assert "this is a re-run" in ran.said("error")[0]
 
 
+def test_a_run_that_has_the_key_of_another_request_asks_nobody(scene: Scene) -> None:
+    """A check finds the run that asks by its key: with the digests of another one, it would wait in its place."""
+    given = asked(scene)
+    ran = shown(scene, {**given, "request_key": "0123456789abcdef"})
+    assert (ran.code, ran.outputs["shown"]) == (USAGE, "")
+    assert "the key of this run belongs to another request" in ran.said("error")[0]
+    assert shown(scene, {**given, "request_key": ""}).code == 0
+
+
 @pytest.mark.parametrize("way", ["the channel moved", "the digest is another", "paused"])
 def test_nobody_is_asked_for_what_cannot_be_done(scene: Scene, way: str) -> None:
     given = asked(scene)
     if way == "the channel moved":
-        given["base"] = given["target"]
+        given["base"], given["request_key"] = given["target"], ""
     elif way == "the digest is another":
         given["target"] = f"sha256:{'0' * 64}"
         given["request_key"] = ""
@@ -129,4 +138,4 @@ def test_a_promotion_is_shown_too(scene: Scene) -> None:
     assert f"{MINOR} [needs approval]" in ran.summary
     scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
     assert scene.run("approve", **given, shown=ran.outputs["shown"]).outputs["target-version"] == MINOR
-    assert shown(scene, {**given, "base": given["target"]}).code == VOID
+    assert shown(scene, {**given, "base": given["target"], "request_key": ""}).code == VOID
