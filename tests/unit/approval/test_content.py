@@ -19,16 +19,19 @@ from ci_automation.approval.content import (
     Proven,
     Unproven,
     Way,
+    changed_rules,
     commits_of,
     content_witnesses,
     foretold,
     judge_content,
+    rules_of,
     stricter,
     way_back,
 )
 from ci_automation.approval.counting import People
 from ci_automation.artifact.digest import Digest
-from ci_automation.config.model import ApprovalConfig
+from ci_automation.artifact.reference import Reference
+from ci_automation.config.model import ApprovalConfig, ArtifactConfig, PromoteConfig, SigningConfig, VerifyConfig
 from ci_automation.github.model import (
     Actor,
     BranchUpdate,
@@ -40,7 +43,9 @@ from ci_automation.github.model import (
     Review,
     UpdateKind,
 )
+from ci_automation.impact.change import ChangeClass
 from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.model import Acknowledgement, Allowance, Policy
 from ci_automation.records.content import ApprovedRules, CountedPerson, CountedRequest, RecordedContent
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -324,3 +329,36 @@ def test_a_merge_approves_no_earlier_content_that_waits() -> None:
     said = " Earlier changes of the content, which the channel lacks, must be approved too. A run judges"
     assert said in foretold(AWAITED, HAD, (), waiting=True)
     assert said not in foretold(AWAITED, None, (), waiting=True)
+
+
+PLAIN = ArtifactConfig("production", Reference.parse("oci://ghcr.io/acme/flux-manifests:production"))
+ALLOWED = Allowance("Deployment/helm-controller", NOON, "we have no charts")
+ACCEPTED = Acknowledgement("0" * 16, NOON, "looked at")
+RULED = {
+    "approvals": {"approval": ApprovalConfig(approvals=1)},
+    "team": {"approval": ApprovalConfig(team="acme/a")},
+    "own merges": {"approval": ApprovalConfig(own_merge=True)},
+    "escalate": {"policy": Policy(escalate=frozenset({ChangeClass.RBAC}))},
+    "refuse": {"policy": Policy(refuse=frozenset({ChangeClass.RBAC}))},
+    "acknowledge": {"policy": Policy(acknowledge=(ACCEPTED,))},
+    "allowRemoval": {"policy": Policy(allow_removal=(ALLOWED,))},
+    "acceptEdits": {"policy": Policy(accept_edits=(ALLOWED,))},
+    "overlay": {"overlay": "clusters/production"},
+    "url": {"channel": Reference.parse("oci://ghcr.io/acme/flux-manifests:staging")},
+    "verify": {"verify": VerifyConfig(public_keys=("cosign.pub",))},
+    "signing": {"signing": SigningConfig(key="cosign.key")},
+    "from": {"promote": PromoteConfig("staging")},
+}
+
+
+@pytest.mark.parametrize("changed", RULED.values(), ids=RULED)
+def test_each_rule_of_an_artifact_counts(changed: dict[str, Any]) -> None:
+    old, new = rules_of(PLAIN), rules_of(replace(PLAIN, **changed))
+    (said,) = changed_rules(old, new)
+    assert "since the content of the channel was approved" in said
+    assert not [*changed_rules(new, rules_of(replace(PLAIN, **changed)))]
+
+
+def test_what_decides_no_approval_is_no_rule() -> None:
+    told = replace(PLAIN, name="other", version_tags=True, announce=("acme/fleet",), group="all", paused=True)
+    assert rules_of(told) == rules_of(PLAIN)
