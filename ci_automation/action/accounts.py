@@ -20,7 +20,7 @@ from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Account, Standing
 from ci_automation.report.findings import idle_acknowledgements, unproven_upstream
-from ci_automation.report.promotion import promotion_parts, promotions_table
+from ci_automation.report.promotion import promotion_headline, promotion_parts
 from ci_automation.report.text import plan_table, what_comes
 
 if TYPE_CHECKING:
@@ -122,8 +122,7 @@ def run_promotion(
         return Account(goal.name, goal.channel, done=remark)
     account = promotion_account(planned, progress, inputs)
     shown = as_shown(goal.name, progress.promoted)
-    print_table(promotions_table((shown,)))
-    print_parts(promotion_parts(shown))
+    print_parts((promotion_headline(shown), *promotion_parts(shown)))
     for sentence in (*account.remarks, *account.notices):
         run.tell("notice", f"{goal.name}: {sentence}")
     return account

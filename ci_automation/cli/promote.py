@@ -23,13 +23,7 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import duration
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.findings import Findings
-from ci_automation.report.promotion import (
-    PromotionShown,
-    promotion_headline,
-    promotion_parts,
-    promotion_reasons,
-    promotions_table,
-)
+from ci_automation.report.promotion import PromotionShown, promotion_headline, promotion_parts
 from ci_automation.signing.trust import NobodyTrusted
 
 if TYPE_CHECKING:
@@ -83,8 +77,8 @@ def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Argument
     done = promote(planned.promotion, approved)
     shown = as_shown(planned.name, done)
     if given.output == "text":
-        print_parts((promotion_headline(shown, alone=True), promotions_table((shown,), every=given.verbose)))
-        print_parts(promotion_parts(shown, every=given.verbose, width=width(), alone=True))
+        print_parts((promotion_headline(shown, alone=True),))
+        print_parts(promotion_parts(shown, every=given.verbose, width=width(), fails=done.waits))
         PromotionResult(planned, shown).print_next(shown, given, after)
     done.require_done()
     if given.output == "json":
@@ -100,11 +94,11 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
         print_json({"exitCode": code, "promotions": [it.to_json(exit_code=exit_code) for it in results]}, "promotions")
         return code
     shown = [(it, it.done) for it in results if isinstance(it.done, PromotionShown)]
-    if shown:
-        each = [it for _, it in shown]
-        print_parts((*map(promotion_headline, each), promotions_table(each, every=given.verbose)))
+    print_parts(promotion_headline(done) for _, done in shown)
     for result, done in shown:
-        print_parts(promotion_parts(done, every=given.verbose, width=width()))
+        if parts := tuple(promotion_parts(done, every=given.verbose, width=width())):
+            named = (MarkedLine(""), MarkedLine(f"{done.name}: {done.word}", done.word)) if shown[1:] else ()
+            print_parts((*named, *parts))
         result.print_next(done, given)
     for result in results:
         if isinstance(result.done, Error):
@@ -140,11 +134,8 @@ class PromotionResult(Struct, frozen=True):
             print_parts((MarkedLine(f"{self.planned.name} ({self.planned.target}): failed", "refused"),))
             print_error(done)
             return
-        every = given.verbose
-        print_parts((promotion_headline(done, alone=not several), promotions_table((done,), every=every)))
-        print_parts(
-            promotion_parts(done, every=every, width=width(), alone=True) if details else promotion_reasons(done)
-        )
+        print_parts((promotion_headline(done, alone=not several),))
+        print_parts(promotion_parts(done, every=given.verbose, width=width(), details=details))
         self.print_next(done, given)
 
     def print_next(self, done: PromotionShown, given: Arguments, after: tuple[str, ...] = ()) -> None:

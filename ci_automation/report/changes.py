@@ -74,7 +74,7 @@ def brief_parts(found: Findings, width: int | None = None, told: Collection[str]
     What is `told` elsewhere is not repeated. Sections get lines in turn, advice at last; a block to copy is not
     counted, and whole.
     """
-    told = (*told, *(it.reason for it in found.gates if it.gate in {"kind", UPSTREAM}))
+    told = (*told, *(it.reason for it in found.gates if it.gate in {"kind", "first", UPSTREAM}))
     parts = (on_terminal(obstacles(found, told)), *(on_terminal((it,)) for it in sections(found, _SHORTEST)))
     turns = [(at, *it) for turn in zip_longest(*map(ranked, parts)) for at, it in enumerate(turn) if it]
     turns.sort(key=itemgetter(1))

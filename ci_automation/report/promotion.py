@@ -6,17 +6,18 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.policy.decision import Decision
-from ci_automation.report.blocks import HINT, MarkedLine, Table, on_terminal
+from ci_automation.report.blocks import HINT, Code, MarkedLine, Reasons, Table, on_terminal
 from ci_automation.report.changes import brief_parts, text_parts
 from ci_automation.report.notes import notes_hint, notes_text
 from ci_automation.report.rights import rights_blocks
-from ci_automation.report.text import HEADLINES, WORDS, because
+from ci_automation.report.text import HEADLINES, WORDS, because, brief_cell, brief_reasons, digests_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
@@ -103,65 +104,47 @@ def promotion_headline(shown: PromotionShown, *, alone: bool = False) -> MarkedL
     return MarkedLine(f"{channel}: {words}", shown.word)
 
 
-def promotions_table(shown: Sequence[PromotionShown], *, every: bool = False) -> Table:
-    """Return one row for each promotion; without `every`, digests are as short as people read them.
+def promotion_table(shown: PromotionShown, *, every: bool = False) -> Table:
+    """Return what a channel has or had, what it gets, and why; without `every`, digests and reasons are the brief ones.
 
-    Of promotions that are only shown, the rows have both digests.
+    A person's yes is told of what was done.
     """
 
     def digest(of: Digest | None) -> str:
-        return "" if of is None else str(of) if every else of.short
+        return "" if of is None else Code(str(of) if every else of.short)
 
-    ahead = any(each.ahead for each in shown)
-    rows = (
-        (
-            each.word,
-            each.name,
-            str(each.source),
-            str(each.old_version or ""),
-            *((digest(each.before),) if ahead else ()),
-            str(each.version or ""),
-            digest(each.digest),
-        )
-        for each in shown
-    )
-    head = ("has", "digest now", "gets", "digest then") if ahead else ("had", "gets", "digest")
-    return Table(("", "channel", "promoted from", *head), tuple(rows))
+    had = ("before" if shown.done else "now", str(shown.old_version or "nothing yet"), digest(shown.before), "")
+    approved = ("approved",) if shown.done and shown.decision is Decision.APPROVAL else ()
+    why = shown.reasons if every else brief_cell(shown.reasons, shown.findings.gates)
+    return digests_table((had, (shown.word, str(shown.version), digest(shown.digest), Reasons((*approved, *why)))))
 
 
 def promotion_parts(
-    shown: PromotionShown, *, every: bool = False, width: int | None = None, alone: bool = False
+    shown: PromotionShown, *, every: bool = False, width: int | None = None, details: bool = True, fails: bool = False
 ) -> Iterator[Part]:
-    """Yield why, and what one promotion changes, on few lines or with `every` detail; nothing if nothing was to do.
+    """Yield what is below the headline: the table, and with `details` what the promotion changes.
 
-    `alone` it is below its headline; if it should have been done and was not, an error says why.
+    There is nothing if nothing was to do, or if the source has nothing. If the command `fails`, its error says why.
     """
-    if not shown.findings.gates:
-        return
-    yield MarkedLine("")
-    yield from () if alone else (MarkedLine(f"{shown.name}: {shown.word}", shown.word),)
-    yield from promotion_reasons(shown) if shown.done or shown.ahead or not alone else ()
     found = shown.findings
+    if not (found.gates and shown.digest):
+        return
+    yield promotion_table(replace(shown, reasons=()) if fails else shown, every=every)
+    if not details:
+        return
     is_first = shown.first is not None and not shown.done
     yield from _first_parts(shown, shown.first, every=every) if shown.first and is_first else ()
-    if shown.digest:
-        yield from text_parts(found, every=True) if every else brief_parts(found, width, shown.reasons)
+    told = shown.reasons if fails else brief_reasons(shown.reasons, found.gates)
+    yield from text_parts(found, every=True) if every else brief_parts(found, width, told)
     if is_first and not every:
         yield from on_terminal(rights_blocks(found.rights, every=False))
     if said := notes_text(shown.notes) if every else notes_hint(shown.notes):
         yield from map(MarkedLine, said.splitlines())
 
 
-def promotion_reasons(shown: PromotionShown) -> Iterator[MarkedLine]:
-    """Yield why a promotion was done or waits."""
-    approved = "approved: " if shown.done and shown.decision is Decision.APPROVAL else ""
-    for text in shown.reasons:
-        yield MarkedLine(f"  {approved}{text}")
-
-
 def _first_parts(shown: PromotionShown, first: FirstDigest, *, every: bool) -> Iterator[Part]:
     """Yield what is in the first digest of a channel, who signed it, and where it has been since when."""
-    yield MarkedLine(f"{shown.digest} would be the first digest of the channel.")
+    yield MarkedLine(f"{shown.digest} would be the first digest of the channel, which a person must choose.")
     options = f"the options {' '.join(first.options).replace(',', ', ')}" if first.options else "Flux's default options"
     yield MarkedLine(f"It is Flux {shown.version} with {options}.")
     yield MarkedLine(f"It is signed by {first.signer}.")

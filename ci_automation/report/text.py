@@ -153,6 +153,11 @@ def steps_table(
     rows += [(word, str(step.new_version), digest(step.target), why) for word, step, why in steps]
     passed = passed_over_rows(plan) if plan else ()
     rows += [(_LEFT[decision], versions, "", Reasons(reasons)) for decision, versions, reasons in passed]
+    return digests_table(rows)
+
+
+def digests_table(rows: Sequence[tuple[str, str, str, str]]) -> Table:
+    """Return the table of versions and digests, with a column of reasons if there are any."""
     wide = 4 if any(row[-1] for row in rows) else 3
     return Table(("", "version", "digest", "why")[:wide], tuple(row[:wide] for row in rows))
 

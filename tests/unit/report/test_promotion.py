@@ -21,7 +21,7 @@ from ci_automation.report.promotion import (
     PromotionShown,
     promotion_headline,
     promotion_parts,
-    promotions_table,
+    promotion_table,
 )
 
 OLD, NEW = Version.parse("v2.98.8"), Version.parse("v2.99.4")
@@ -53,8 +53,8 @@ NOTHING = replace(
 )
 
 
-def text(shown: PromotionShown) -> str:
-    return "\n".join(it.to_text() for it in promotion_parts(shown))
+def text(shown: PromotionShown, *, fails: bool = False) -> str:
+    return "\n".join(it.to_text() for it in promotion_parts(shown, fails=fails))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def text(shown: PromotionShown) -> str:
     ids=lambda it: it if isinstance(it, str) else "",
 )
 def test_one_word_says_what_became_of_it(shown: PromotionShown, word: str) -> None:
-    assert promotions_table((shown,)).rows[0][0] == shown.word == word
+    assert promotion_table(shown).rows[1][0] == shown.word == word
 
 
 @pytest.mark.parametrize(
@@ -122,15 +122,25 @@ def test_a_headline_of_a_look_begins_with_what_the_channel_has(shown: PromotionS
     assert promotion_headline(shown).mark == word
 
 
-def test_a_row_of_a_look_has_both_digests() -> None:
-    table = promotions_table((AHEAD,))
-    assert table.head == ("", "channel", "promoted from", "has", "digest now", "gets", "digest then")
-    assert table.rows[0][-4:] == ("v2.98.8", BASE.short, "v2.99.4", TARGET.short)
+def test_the_table_has_both_digests_and_why_it_waits() -> None:
+    table = promotion_table(SHOWN)
+    assert table.head == ("", "version", "digest", "why")
+    assert table.rows == (
+        ("now", "v2.98.8", BASE.short, ""),
+        ("waiting", "v2.99.4", TARGET.short, "it soaks until 2026-11-22"),
+    )
+    assert [row[2] for row in promotion_table(SHOWN, every=True).rows] == [str(BASE), str(TARGET)]
+    first = promotion_table(replace(SHOWN, old_version=None, before=None))
+    assert first.rows[0] == ("now", "nothing yet", "", "")
 
 
 def test_of_what_was_approved_and_done_it_says_so() -> None:
-    done = replace(SHOWN, done=True, decision=Decision.APPROVAL, reasons=("the channel did not exist",))
-    assert "\n  approved: the channel did not exist\n" in text(done)
+    asked = Verdict("kind", Decision.APPROVAL, "a minor release needs approval")
+    done = replace(SHOWN, done=True, decision=Decision.APPROVAL, reasons=(asked.reason,))
+    done = replace(done, findings=Findings(gates=(asked,)))
+    assert promotion_table(done).rows[0][0] == "before"
+    assert promotion_table(done).rows[1][3] == "approved"
+    assert promotion_table(done, every=True).rows[1][3] == f"approved; {asked.reason}"
 
 
 FILE = TreeFile("extra/limits.yaml", b"kind: LimitRange")
@@ -141,7 +151,7 @@ FIRST = FirstDigest(OPTIONS, Tree((FILE,)), "the key sha256:1234", SINCE)
 
 def test_of_a_first_digest_it_says_what_is_in_it_who_signed_it_and_where_it_was() -> None:
     said = text(replace(SHOWN, before=None, old_version=None, first=FIRST)).splitlines()
-    at = said.index(f"{TARGET} would be the first digest of the channel.")
+    at = said.index(f"{TARGET} would be the first digest of the channel, which a person must choose.")
     assert said[at + 1 : at + 7] == [
         # A list of controllers is wider than a terminal, so it can be folded.
         "It is Flux v2.99.4 with the options --components=source-controller, kustomize-controller --log-level=debug.",
@@ -180,29 +190,24 @@ def test_of_a_first_digest_it_says_what_flux_may_do() -> None:
     assert "first digest" not in text(replace(first, done=True))
 
 
-def test_a_row_says_what_goes_where() -> None:
-    assert promotions_table((SHOWN,)).rows[0][-1] == TARGET.short
-    assert promotions_table((SHOWN, NOTHING), every=True).rows == (
-        ("waiting", "production", str(SHOWN.source), "v2.98.8", "v2.99.4", str(TARGET)),
-        ("nothing to do", "production", str(SHOWN.source), "", "", ""),
-    )
-
-
-def test_reasons_and_hazards_are_under_its_name() -> None:
+def test_reasons_and_hazards_are_below_the_table() -> None:
     said = text(SHOWN)
-    assert said.startswith("\nproduction: waiting\n  it soaks until 2026-11-22\n")
+    assert said.startswith("         version  digest        why\nnow      v2.98.8")
     assert CERTAIN.sentence in said
 
 
 def test_a_reason_is_told_once() -> None:
     assert text(SHOWN).count("it soaks until 2026-11-22") == 1
-    parts = promotion_parts(SHOWN, alone=True)  # the error has it
-    assert "it soaks" not in "\n".join(str(it) for it in parts)
+    assert "it soaks" not in text(SHOWN, fails=True)  # the error has it
 
 
-def test_a_source_that_is_empty_has_reasons_alone() -> None:
+def test_a_check_has_the_table_alone() -> None:
+    assert list(promotion_parts(SHOWN, details=False)) == [promotion_table(SHOWN)]
+
+
+def test_of_a_source_that_is_empty_the_headline_says_all() -> None:
     empty = replace(SHOWN, version=None, digest=None, reasons=("the source is empty",))
-    assert text(empty) == "\nproduction: waiting\n  the source is empty"
+    assert text(empty) == ""
 
 
 def test_where_nothing_was_to_do_there_is_nothing_to_read() -> None:
