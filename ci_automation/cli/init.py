@@ -69,8 +69,8 @@ def init_command(
     The components are in flux-system/gotk-components.yaml, unless --components-file names another path: this is what
     the overlay's kustomization.yaml has to list. The artifact is signed before the channel names it. A channel that
     exists is left alone, unless it would be the same. What is sure to break clusters, such as an overlay that cannot be
-    built or that leaves Flux out, is refused. What may break them is listed, and so is what Flux may do there. A Secret
-    in plain text is refused too, unless you give --allow-secrets.
+    built or that leaves Flux out, is refused. What may break them is listed, and so is what they get in place of Flux
+    alone, and what Flux may do there. A Secret in plain text is refused too, unless you give --allow-secrets.
 
     With --from the folder of `flux bootstrap` is taken as it is: gotk-components.yaml says the version and the flags,
     which a rendering proves, and all other files are the overlay. Then the command prints the objects by which a
@@ -132,8 +132,11 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str) ->
             "components": recipe.path,
             "options": recipe.options.differing(),
         }
-        hazards = [hazard.to_json() for hazard in result.hazards]
-        found = {"hazards": hazards, "rights": [each.to_json() for each in result.findings.rights]}
+        found = {
+            "changes": [change.to_json() for change in result.findings.ranked()],
+            "hazards": [hazard.to_json() for hazard in result.hazards],
+            "rights": [each.to_json() for each in result.findings.rights],
+        }
         print_json({**value, **made, **found, **({"migration": steps} if steps else {})}, "init")
         return
     verb = "is there already, with exactly this content" if result.is_there else "published"
@@ -142,8 +145,8 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str) ->
         print_line(f"  its components are in {recipe.path}")
     if not result.signed:
         print_line(f"Nothing was verified: {goal.ports.why_nobody}." if result.is_there else _UNSIGNED)
-    if result.hazards:
-        print_parts(text_parts(Findings(hazards=result.hazards, nothing_before=True)))
+    if result.hazards or result.findings.changes:
+        print_parts(text_parts(Findings(result.findings.changes, result.hazards, nothing_before=True)))
     print_parts(on_terminal(rights_blocks(result.findings.rights, every=given.verbose)))
     if steps:
         print_text(f"\n{steps}")

@@ -159,6 +159,7 @@ FORMS: dict[str, Schema] = {
         published=_FLAG,
         signed=_FLAG,
         options=_OBJECT,
+        changes=_listed("Change"),
         hazards=_listed("Hazard"),
         rights=_listed("FolderRights"),
         migration_=_TEXT,

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
+from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.checks import all_checks
 from ci_automation.impact.checks.overlay import secret_hazards
 from ci_automation.impact.compare import changes
@@ -73,10 +74,13 @@ def assess(
     )
 
 
-def compare_with_flux_alone(components: str, after: Applied, known: Known) -> Impact:
-    """Return what `after` changes of Flux alone: these components, in the same folders, with no other file."""
+def compare_with_flux_alone(components: str, after: Applied, known: Known) -> tuple[Change, ...]:
+    """Return what clusters get of `after` in place of Flux alone: these components, in the same folders, no other file.
+
+    That a file is there is no change of its own.
+    """
     alone = replace(after, components=components, overlay=flux_alone(after.files, after.path))
-    return assess(alone, after, known)
+    return tuple(it for it in assess(alone, after, known).changes if it.belongs_to is not ChangeClass.OVERLAY)
 
 
 def compare_files(before: Tree | None, after: Tree) -> Impact:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 DELETES = "deletes"  # a word that has a colour of its own on a terminal
 NOTHING = "No object and no file changes."
 ALL_NEW = "There was nothing before: everything is new."
+BESIDE = "What clusters get in place of Flux alone"
 _FEW = 3  # harmless changes that a terminal tells one by one
 _BRIEF = 10  # lines of a step
 _TO_COPY = 5  # entries of a block
@@ -105,8 +106,7 @@ def beside_flux(found: Findings, *, every: bool) -> Iterator[Part]:
     """Yield what is different from Flux alone, and what can break."""
     detail = _EVERY if every else _SHORT
     if found.changes:
-        title = "What clusters get in place of Flux alone (severity, class)"
-        yield from on_terminal((Titled(title, tuple(change_blocks(found, detail))),))
+        yield from on_terminal((Titled(f"{BESIDE} (severity, class)", tuple(change_blocks(found, detail))),))
     if found.hazards:
         yield from on_terminal((Titled("What can break (certainty, gate)", tuple(hazard_blocks(found, detail))),))
 
@@ -123,8 +123,10 @@ def sections(found: Findings, detail: Detail) -> Iterator[Titled]:
     if found.hazards:
         yield Titled(f"What can break (certainty, gate{verdict})", tuple(hazard_blocks(found, detail)))
     yield from pruned_blocks(found, detail)
-    legend = f" (severity, class{verdict})" if found.changes else ""
-    yield Titled(f"What changes{legend}", tuple(change_blocks(found, detail)))
+    title = "What changes"
+    if found.changes:  # no gate looks at what is new
+        title = f"{BESIDE} (severity, class)" if found.nothing_before else f"{title} (severity, class{verdict})"
+    yield Titled(title, tuple(change_blocks(found, detail)))
     if found.diffs:
         yield Titled("What changes in your files", file_blocks(found, detail))
 

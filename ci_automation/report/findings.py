@@ -72,7 +72,7 @@ class Taken(Struct, frozen=True):
 class Findings(Struct, frozen=True):
     """The changes, what can break, what clusters delete, and what every gate said; a comparison has no gates.
 
-    With `nothing_before` there was nothing to compare with: no change is listed, for all is new.
+    With `nothing_before` there was nothing to compare with, and the changes are those of Flux alone.
     """
 
     changes: tuple[Change, ...] = ()

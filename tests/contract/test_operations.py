@@ -407,6 +407,17 @@ class TestInit:
         assert '"by": "ada"' in told
         assert f'"commit": "{fresh.fleet.head}"' in told  # of the content, from which merges are judged
 
+    def test_a_reviewer_sees_what_clusters_get_in_place_of_flux_alone(self, fresh: Scene) -> None:
+        own = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own, namespace: flux-system}\n"
+        self.commit(fresh, {"kustomization.yaml": KUSTOMIZATION.replace(b"]", b", own.yaml]"), "own.yaml": own})
+        asked = dispatch(fresh, "init", artifact="fresh", to=FIRST)
+        shown = asked.show()
+        told = shown.summary[shown.summary.index("What clusters get in place of Flux alone (severity, class):") :]
+        assert "ConfigMap flux-system/own is new" in told[: told.index("may do everything")]
+        asked.approve()
+        assert asked.do(shown.outputs["shown"]).outputs["changed"] == "true"
+        assert asked.do(shown.outputs["shown"]).outputs["changed"] == "false"
+
     @pytest.mark.parametrize("hours", [-1, 1])
     def test_its_content_is_dated_by_githubs_clock_as_merges_are(self, fresh: Scene, hours: int) -> None:
         now = ahead(fresh, hours)

@@ -627,6 +627,15 @@ class TestTheGates:
         assert (found.changes, found.pruned, found.nothing_before) == ((), (), True)
         assert not {"removal", "options", "files", "edits"} & {verdict.gate for verdict in found.gates}
 
+    def test_of_the_first_digest_a_person_sees_what_clusters_get_in_place_of_flux_alone(self) -> None:
+        road = Road.to(ELSEWHERE)
+        listed = TreeFile("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml, own.yaml]\n")
+        own = TreeFile("own.yaml", b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own, namespace: flux-system}\n")
+        road.publish(STAGING, OLD, overlay=Tree((listed, own)))
+        considered = road.promote().considered
+        (change,) = considered.findings.changes
+        assert (str(change.object), considered.decision) == ("ConfigMap flux-system/own", Decision.APPROVAL)
+
     def test_a_first_digest_without_flux_is_refused_however_it_came_to_the_source(self) -> None:
         road = Road.to(ELSEWHERE)
         unlisted = Tree((TreeFile("kustomization.yaml", b"resources: []\n"),))

@@ -439,6 +439,7 @@ class TestJson:
             "signed",
             "options",
             "components",
+            "changes",
             "hazards",
             "rights",
         }

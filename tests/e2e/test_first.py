@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,21 @@ class TestUnsigned:
             assert "unsigned" not in ran.out
             assert "not checked" not in ran.out
         assert desk.ok(*INIT, *SIGNED, "--output", "json").json["signed"] is True
+
+
+def test_what_clusters_get_in_place_of_flux_alone_is_shown(desk: Desk) -> None:
+    own = overlay(desk, f"resources: [{COMPONENTS}, a.yaml]\n")
+    told = (
+        "What clusters get in place of Flux alone (severity, class):\n  warning, other: ConfigMap flux-system/a is new"
+    )
+    assert told in desk.ok(*INIT, *SIGNED, *own).out
+    again = desk.ok(*INIT, *SIGNED, *own, "--output", "json").json
+    assert (again["published"], again["changes"]) == (False, [])
+    shutil.rmtree(desk.folder / "registry")
+    (change,) = desk.ok(*INIT, *SIGNED, *own, "--output", "json").json["changes"]
+    assert change["object"]["name"] == "a"
+    shutil.rmtree(desk.folder / "registry")
+    assert "in place of Flux alone" not in desk.ok(*INIT, *SIGNED).out
 
 
 class TestAnOverlayThatTakesFluxOut:

@@ -11,7 +11,7 @@ from ci_automation.flows.rendering import render_release
 from ci_automation.flux.advisories import Vulnerability, component_versions, fixed_by, vulnerabilities
 from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.components import controller_images, inventory
-from ci_automation.impact.assess import assess, compare_files, nothing_is_settled
+from ci_automation.impact.assess import assess, compare_files, compare_with_flux_alone, nothing_is_settled
 from ci_automation.impact.check import Applied, Known
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, decide, reasons
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
     from ci_automation.impact.assess import Impact
-    from ci_automation.impact.change import Hazard
+    from ci_automation.impact.change import Change, Hazard
     from ci_automation.policy.gates import Selection
 
     StepSide: TypeAlias = Base | Contents | Recipe  # what an artifact holds before a step, or after it
@@ -125,12 +125,22 @@ def planned_step(
 
 
 def first_findings(new: StepSide, ports: Ports, intent: Intent) -> Findings:
-    """Return the hazards for clusters of a channel that gets its first digest, and the verdicts of the gates."""
+    """Return what a channel's first digest changes of Flux alone and can break, and the verdicts of the gates."""
     impact = impact_of(None, new, ports, intent)
     content = Content(hazards=impact.hazards, cleared=impact.cleared)
     verdicts = content_verdicts(content, Situation(new.version, intent.policy, intent.now))
     gates = tuple(verdict for verdict in verdicts if verdict.gate not in _OF_TWO)
-    return Findings(hazards=impact.hazards, gates=gates, nothing_before=True, rights=impact.rights)
+    return Findings(
+        _beside_flux(new, ports, intent), impact.hazards, gates=gates, nothing_before=True, rights=impact.rights
+    )
+
+
+def _beside_flux(new: StepSide, ports: Ports, intent: Intent) -> tuple[Change, ...]:
+    """Return what clusters get in place of Flux alone."""
+    if new.version == PUSHED or not new.overlay.files:
+        return ()
+    known = Known(intent.clusters, kustomize=ports.kustomize)
+    return compare_with_flux_alone(new.components, _applied(new), known)
 
 
 def lost(old: str, new: str) -> tuple[str, ...]:

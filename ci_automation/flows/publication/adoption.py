@@ -19,7 +19,6 @@ from ci_automation.flows.rendering import render_release
 from ci_automation.flux.artifact import stated_overlay_digest, with_stated_flags
 from ci_automation.flux.recover import recover
 from ci_automation.impact.assess import compare_with_flux_alone
-from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.files import overlay_diffs
 from ci_automation.impact.overlay.bootstrapped import plain_secrets
@@ -80,7 +79,6 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     built = preflight(Tree(()), tree, path, ports.kustomize)
     text = tree[path].decode(errors="replace")
     applied = Applied(text, recovered.version, tree.without(path), path, options.registry)
-    compared = compare_with_flux_alone(upstream, applied, Known(intent.clusters, kustomize=ports.kustomize))
     return Adoption(
         channel=observed.channel,
         digest=observed.digest,
@@ -96,7 +94,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         secrets=plain_secrets(tree.without(path), lenient=True),
         holds=tuple(it.goes_on_as for it in kept_holds(observed, recovered.version, ports, intent.now)),
         hazards=built.hazards,
-        changes=tuple(it for it in compared.changes if it.belongs_to is not ChangeClass.OVERLAY),
+        changes=compare_with_flux_alone(upstream, applied, Known(intent.clusters, kustomize=ports.kustomize)),
         texts=overlay_diffs(before.without(path), tree.without(path)),
         rights=built.rights,
         version_tags=tuple(str(tag.tag) for tag in tags),
