@@ -215,7 +215,9 @@ def refuse_used(granted: GrantedApproval, ports: Ports) -> None:
     for record in ledger.records(request.target):
         if is_same_approval(record.approval, approval) or record.at >= granted.since:
             raise ApprovalUsed(granted)
-    again = (*(it.at for it in ledger.records(request.base)[1:]), *(it.since for it in ledger.holds(request.base)))
+    came = ledger.records(request.base)  # the first may be of before the approval, and be made up for since
+    again = [*(it.at for it in came[1:]), *(it.at for it in came[:1] if it.adopted)]
+    again += [it.since for it in ledger.holds(request.base)]
     # Of a moment of GitHub the second is known alone, and within one no channel leaves its base and comes back.
     since = granted.since if granted.since.microsecond else granted.since + _SECOND
     if any(at >= since for at in again):

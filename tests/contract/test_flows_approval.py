@@ -34,6 +34,7 @@ from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Period, Policy
 from ci_automation.records.notes import Approval
 from tests.contract.interference import Killed
+from tests.contract.planting import forget_records
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, made_once
 
 if TYPE_CHECKING:
@@ -207,6 +208,21 @@ class TestOnce:
             with pytest.raises(CameBack if came_back else ApprovalOutdated):
                 apply_granted(yes(request), world.ports(), minors)
         assert world.ports().ledger(CHANNEL).records(request.target) == ()
+
+    def test_it_is_void_once_the_channel_left_a_base_without_a_record_and_was_adopted_there_again(self) -> None:
+        """As another tool publishes, with our key."""
+        world, minors = World(), intent(policy=Policy({**Policy().actions, Bump.PATCH: Action.NEVER}))
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        plan = make_plan(CHANNEL, world.ports(), minors).plan
+        request = ApprovalRequest.of(plan, plan.steps[0])
+        forget_records(world, request.base)
+        granted = GrantedApproval(request, replace(yes(request).approval, at=datetime.now(UTC)))
+        assert update(CHANNEL, world.ports(), intent()).done == 1
+        self.move_back(world, request)
+        update(CHANNEL, world.ports(), intent(adopt=True))
+        with pytest.raises(CameBack):
+            apply_granted(granted, world.ports(), minors)
+        assert world.channel_digest() == str(request.base)
 
     def test_a_new_yes_to_the_same_counts(self, world: World) -> None:
         request = wanted(world)
