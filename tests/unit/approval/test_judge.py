@@ -18,6 +18,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
 from ci_automation.github.model import (
+    MOST_LISTED,
     Actor,
     Branch,
     Commit,
@@ -200,6 +201,14 @@ class TestMergedByAPerson:
         found = judge_merge(ENTRY, snapshot(pull(), no), OURS, PEOPLE, PLAIN)
         assert isinstance(found, GrantedApproval) is counts
         assert counts or "before pull request 8 asked again, and that one was closed" in reason(found)
+
+    @pytest.mark.parametrize(("ended", "counts"), [(MOST_LISTED - 1, True), (MOST_LISTED, False)])
+    def test_a_no_may_be_behind_a_list_that_is_full_of_later_requests(self, ended: int, *, counts: bool) -> None:
+        fields = {"body": str(Mark(BASE, EVIL, HERE)), "merged_by": None, "merged_at": None, "merged_file": None}
+        others = [pull(number=8 + at, state=PullState.CLOSED, **fields) for at in range(ended)]
+        found = judge_merge(ENTRY, snapshot(pull(), *others), OURS, PEOPLE, PLAIN)
+        assert isinstance(found, GrantedApproval) is counts
+        assert counts or f"before {ended} other pull requests from its branch ended" in reason(found)
 
     def test_a_page_that_a_run_has_withdrawn_is_no_question(self) -> None:
         withdrawn = pull(body=str(Mark(BASE, TARGET, HERE, MarkState.WITHDRAWN)))
