@@ -64,16 +64,22 @@ def test_each_row_of_what_it_does_names_a_test_or_says_why_not() -> None:
         assert bool(named) == (here != "no"), cell
 
 
-def test_each_invariant_names_tests_that_exist() -> None:
-    rows = re.findall(
-        r"^\| +(\d+) \| .* \| (.*) \|$", (ROOT / "docs/explanation/threat-model.md").read_text(), re.MULTILINE
-    )
+def test_each_promise_names_tests_that_exist() -> None:
+    text = (ROOT / "docs/explanation/threat-model.md").read_text()
+    promised = re.findall(r"^\| (\d+) \| .* \| \[tests\]\(#tests-of-promise-\1\) \|$", text, re.MULTILINE)
+    sections = re.findall(r"^### Tests of promise (\d+)\n((?:(?!#).*\n)*)", text, re.MULTILINE)
+    assert promised == [number for number, _ in sections] == [str(number) for number in range(1, 16)]
     defined = defined_tests()
-    assert [int(number) for number, _ in rows] == list(range(1, 16))
-    for number, cell in rows:
-        named = set(re.findall(r"`(test_\w+)`", cell))
-        assert named, f"invariant {number} names no test"
-        assert named <= defined, f"invariant {number} names {named - defined}"
+    for number, section in sections:
+        named = set(re.findall(r"`(test_\w+)`", section))
+        assert named, f"promise {number} names no test"
+        assert named <= defined, f"promise {number} names {named - defined}"
+
+
+def test_the_threat_model_names_no_test_that_is_not_there() -> None:
+    text = (ROOT / "docs/explanation/threat-model.md").read_text()
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert named <= defined_tests(), named - defined_tests()
 
 
 def test_the_documents_list_every_command() -> None:
