@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+_NOTE = """\
+# {components} is not in Git: each run renders it into the artifact. So `kustomize build` fails here.
+# In your own CI leave this folder out, for preview.yaml builds it in each pull request; or build a copy that has the
+# file, as docs/guides/overlay-from-git.md#your-own-ci in the action's repository shows.
+"""
+
 
 class FirstOverlay(Struct, frozen=True):
     """An overlay: all of its files, and those to write, by their paths in the repository."""
@@ -43,5 +49,6 @@ def first_overlay(top: Path, folder: str | None, taken: Tree | None) -> FirstOve
     tree = Tree(()) if taken is None else taken
     if kustomization_file(tree, ".") is None:
         components = COMPONENTS_PATH if taken is None else COMPONENTS
-        tree = tree.replaced("kustomization.yaml", kustomization_of(components))
+        note = _NOTE.format(components=components).encode()
+        tree = tree.replaced("kustomization.yaml", note + kustomization_of(components))
     return FirstOverlay(tree, dict(sorted((f"{folder}/{it.path}", it.content.decode()) for it in tree.files)))

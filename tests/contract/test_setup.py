@@ -159,6 +159,12 @@ def test_a_new_overlay_is_one_that_clusters_can_apply(clone: Path) -> None:
     written = files(clone)
     overlay = yaml.safe_load(written["clusters/stable/flux-system/kustomization.yaml"])
     assert overlay["resources"] == ["flux-system/gotk-components.yaml"]
+    first, *_ = written["clusters/stable/flux-system/kustomization.yaml"].splitlines()
+    assert first.startswith("# flux-system/gotk-components.yaml is not in Git: each run renders it into the artifact.")
+    (place,) = re.findall(r"docs/[\w/.-]+#[\w-]+", written["clusters/stable/flux-system/kustomization.yaml"])
+    page, _, anchor = place.partition("#")
+    titles = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
+    assert anchor in {it.lower().replace(" ", "-") for it in titles}
     source, applied = yaml.safe_load_all(written["flux-manifests/stable/sync.yaml"])
     assert applied["spec"]["path"] == "./"
     (entry,) = source["spec"]["verify"]["matchOIDCIdentity"]

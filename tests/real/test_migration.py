@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,11 +19,10 @@ from tests.real import program
 from tests.real.cluster import condition, manifest
 from tests.real.git_server import Checkout, served
 from tests.real.peers import peer
-from tests.real.processes import run
+from tests.real.processes import ProgramFailed, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.real.cluster import Cluster, Object
     from tests.real.program import Pair
@@ -124,6 +127,29 @@ def test_the_patch_that_is_printed_for_a_hand_edit_makes_that_edit(golden: Path,
     by_name = {(it["kind"], it["metadata"]["name"]): it for it in built}
     assert by_name == {(it["kind"], it["metadata"]["name"]): it for it in yaml.safe_load_all(edited)}
     assert patch.count("- target:") == 4
+
+
+def test_an_overlay_in_git_builds_in_the_own_ci_of_a_team_as_the_guide_says(
+    flux_releases: Path, tmp_path: Path
+) -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/overlay-from-git.md").read_text()
+    (commands,) = re.findall(r"^```sh\n(flux-manifests pull production .*?)^```", guide, re.MULTILINE | re.DOTALL)
+    pair, own = program.elliptic_key(tmp_path / "key"), tmp_path / FOLDER
+    first = ("setup", "oci://ghcr.io/acme/flux-manifests:production", "--repository", "acme/fleet", "--signing", "key")
+    made = program.flux_manifests(*first, "--action", "acme/ci-automation", folder=tmp_path)
+    assert made.code == 0, made.errors
+    with pytest.raises(ProgramFailed, match="flux-system/gotk-components"):
+        run([peer("kustomize"), "build", own])
+    trusted = f"verify: {{publicKey: {pair.public}}}, signing: {{mode: key, key: {pair.private}}}"
+    listed = f"artifacts: [{{name: production, url: 'layout:r:production', {trusted}}}]"
+    (tmp_path / ".github/flux-manifests.yaml").write_text(f"version: 1\n{listed}\n")
+    begun = ("init", "production", "--flux-version", VERSION, "--overlay", own, "--releases", flux_releases)
+    done = program.flux_manifests(*begun, folder=tmp_path)
+    assert done.code == 0, done.errors
+    (own / "kustomization.yaml").write_text((own / "kustomization.yaml").read_text() + "namePrefix: changed-\n")
+    shown = commands.replace("flux-manifests", shlex.join(program.command()))
+    built = subprocess.check_output(["sh", "-ec", shown], cwd=tmp_path, env=program.environment(), text=True)
+    assert "name: changed-source-controller\n" in built
 
 
 @pytest.mark.parametrize("publish", [published_from_folder, published_after_setup])
