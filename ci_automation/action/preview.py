@@ -17,6 +17,7 @@ from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.ports import Intent
 from ci_automation.flows.preview import FolderState, Reviewer, changed_between, grouped, matching
+from ci_automation.github.model import is_request_branch
 from ci_automation.report.preview import FailOn, PreviewPage, fails
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class PreviewedPull(Struct, frozen=True):
     base: str
     head: str
     is_of_fork: bool
+    asks: bool  # for digests: it is on a branch of runs
     into: str = ""  # the branch that it goes into, if that is not the default branch
 
     @classmethod
@@ -88,11 +90,12 @@ class PreviewedPull(Struct, frozen=True):
                 "pull_request": {
                     "number": int(number),
                     "base": {"sha": str(base), "ref": str(into), "repo": {"full_name": str(name), **more}},
-                    "head": {"sha": str(head), "repo": home},
+                    "head": {"sha": str(head), "ref": str(branch), "repo": home},
                 }
             } if name == job.repository and _OID.fullmatch(base) and _OID.fullmatch(head):
                 fork = not (isinstance(home, dict) and home.get("full_name") == name)
-                return cls(number, base, head, fork, "" if into == more.get("default_branch") else into)
+                elsewhere = "" if into == more.get("default_branch") else into
+                return cls(number, base, head, fork, not fork and is_request_branch(branch), elsewhere)
         raise BrokenPullRequest
 
     @property
@@ -100,6 +103,8 @@ class PreviewedPull(Struct, frozen=True):
         """Yield why no merge of it can approve content."""
         if self.is_of_fork:
             yield "the request comes from a fork"
+        if self.asks:
+            yield "runs ask for digests alone on its branch"
         if self.into:
             yield f"it goes into {self.into}, which is not the default branch"
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.counting import MergedRequest
 from ci_automation.artifact.digest import Digest
-from ci_automation.github.model import UpdateKind
+from ci_automation.github.model import UpdateKind, is_request_branch
 from ci_automation.policy.decision import Decision
 from ci_automation.records.content import ApprovedRules, CountedRequest
 
@@ -183,6 +183,8 @@ def _no_one_request(found: Sequence[ContentMerge] | None, own: int) -> str:
 
 def _shown_otherwise(update: BranchUpdate, merge: ContentMerge, case: ContentCase) -> str:
     """Return how the change of an update is another one than the page of its request showed, or nothing."""
+    if is_request_branch(merge.pull.branch):
+        return "whose page asks for digests alone"
     contents = case.contents
     base = contents.get(merge.merge_base.commit) if merge.merge_base else None
     head = contents.get(merge.head.commit) if merge.head else None

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from ci_automation.github.answers import Fields, OfRepository, segment
 from ci_automation.github.errors import GitHubRefused, HeadMoved, NotOnGitHub
+from ci_automation.github.model import OUR_BRANCHES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,7 @@ def branch_name(artifact: str, kind: str = "") -> str:
     if not _SAFE.fullmatch(artifact):
         letters = re.sub(r"[^A-Za-z0-9]+", "-", artifact)[:60].strip("-")
         artifact = f"{letters}-{hashlib.sha256(artifact.encode()).hexdigest()[:8]}"
-    return f"flux-manifests/{kind}{artifact}"
+    return f"{OUR_BRANCHES}{kind}{artifact}"
 
 
 class Commits(OfRepository):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+OUR_BRANCHES = "flux-manifests/"  # what their names begin with
 MOST_LISTED = 10  # requests of each state from one branch, the newest, that a run reads
 
 
@@ -160,6 +161,11 @@ class Branch(Struct, frozen=True):
     head: str
     file: str | None
     commits: tuple[Commit, ...]
+
+
+def is_request_branch(name: str) -> bool:
+    """Return whether runs ask for digests on a branch; on the others of ours they offer changes to who pins them."""
+    return name.startswith(OUR_BRANCHES) and not name.startswith(f"{OUR_BRANCHES}consumer-")
 
 
 class PullSnapshot(Struct, frozen=True):

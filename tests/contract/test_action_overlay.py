@@ -562,6 +562,13 @@ def by_a_workflow(scene: Scene) -> None:
     scene.fleet.merge(scene.fleet.open_pull("made", bot).number, "ada")
 
 
+def where_runs_ask(scene: Scene) -> None:
+    """Change content on a branch whose requests say that they approve digests alone."""
+    later(scene)
+    scene.fleet.push(BRANCH, {f"{FOLDER}/more.yaml": patch("9Gi")}, "ada", onto=scene.fleet.head)
+    scene.fleet.merge(scene.fleet.open_pull(BRANCH, "ada").number, "ben")
+
+
 def in_a_crowd(scene: Scene) -> None:
     """Merge a request with more files than its page shows."""
     by_requests(scene, {f"{FOLDER}/more.yaml": patch("9Gi"), **{f"a/{number}": b"" for number in range(300)}})
@@ -603,6 +610,7 @@ NOT_PROVEN = {
     "a comment that ends for YAML alone": (of_a_file("# a\u2028- op: add\n".encode()), "did not show all changes"),
     "a folder that pages fold": (of_a_file(patch("9Gi"), "node_modules/a.yaml"), "did not show all changes"),
     "a workflow's request that one person merges": (by_a_workflow, "with 1 of 2 people who count"),
+    "a branch on which runs ask": (where_runs_ask, "whose page asks for digests alone"),
     "a file among more than a page shows": (in_a_crowd, "did not show all changes"),
     "options that attributes hid": (of_options(".gitattributes", b"/.github/* -diff"), "did not show all changes"),
     "options that attributes beside them hid": (
@@ -642,6 +650,24 @@ def test_what_no_merge_proves_is_asked_by_digest(scene: Scene, what: str) -> Non
     assert len(requests) <= 3 + MORE.get(what, 0), requests
     merge(scene, pull.number)
     assert scene.run().outputs["changed"] == "true"
+
+
+def test_content_does_not_ride_on_a_request_for_a_digest(scene: Scene) -> None:
+    """The request of a run says that it approves only the digests on its page."""
+    first_content(scene)
+    scene.offer(FIRST, MINOR)
+    scene.run()
+    pull = scene.fleet.pulls[-1]
+    scene.fleet.push(BRANCH, {f"{FOLDER}/more.yaml": patch("9Gi")}, "ben")
+    scene.run()
+    assert "this pull request approves only the digests above" in pull.body
+    later(scene)
+    scene.fleet.merge(pull.number, "ada")
+    checkout(scene)
+    ran = scene.run()
+    assert (ran.outputs["target-version"], ran.outputs["pending-decision"]) == (MINOR, "approval"), ran
+    assert f"merged pull request {pull.number}, whose page asks for digests alone" in ran.outputs["pending-reasons"]
+    assert "9Gi" in scene.fleet.pulls[-1].body
 
 
 def test_a_run_asks_for_35_things_at_most(scene: Scene) -> None:

@@ -262,6 +262,7 @@ def test_the_first_content_and_requests_whose_merge_never_counts_are_asked_for_b
     assert f"{NOT}the configuration has no overlay for it; no record says which" in first.summary
     fleet.push("main", {CONFIG: config(folder, f"  overlay: {FOLDER}\n")}, "acme")
     fleet.push("first", GIGABYTES, "ada", onto=fleet.head)
+    fleet.push("flux-manifests/production", GIGABYTES, "ada", onto=fleet.head)
     recorded(fleet, folder)
     fork = forge.fork(NAME, "mallory")
     fork.push("change", GIGABYTES, "mallory")
@@ -269,6 +270,7 @@ def test_the_first_content_and_requests_whose_merge_never_counts_are_asked_for_b
     rows = {
         fleet.open_pull("mallory:change", "mallory").number: f"{NOT}the request comes from a fork",
         fleet.open_pull("first", "ada", base="other").number: f"{NOT}it goes into other, which is not the default",
+        fleet.open_pull("flux-manifests/production", "ada").number: f"{NOT}runs ask for digests alone on its branch",
         fleet.open_pull("first", "ada").number: "can approve this content",
     }
     for number, said in rows.items():
