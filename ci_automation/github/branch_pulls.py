@@ -57,14 +57,25 @@ def is_crowded(repository: Fields, number: int, base: str) -> bool:
 
 
 def own_numbers(listed: Iterable[Fields], base: str, viewer: Actor) -> Iterator[int]:
-    """Yield the numbers of the newest requests of each state into the default branch, and of ours into others."""
+    """Yield the numbers of the newest requests of each state into the default branch, and of ours into others.
+
+    Those of a fork are left out, which is listed too if its owner is that of the repository.
+    """
     kinds: dict[tuple[bool, str], list[int]] = {}
     for found in listed:
+        if is_of_fork(found):
+            continue
         is_home, author = found.fields("base").text("ref") == base, found.actor("user")
         if is_home or (author and author.login.casefold() == viewer.login.casefold()):
             state = "merged" if found.has("merged_at") else found.text("state")
             kinds.setdefault((is_home, state), []).append(found.number("number"))
     yield from (number for numbers in kinds.values() for number in numbers[:MOST_LISTED])
+
+
+def is_of_fork(found: Fields) -> bool:
+    """Return whether a pull request of a REST list comes from another repository than it goes into."""
+    home = found.fields("head").maybe("repo")
+    return home is None or home.number("id") != found.fields("base").fields("repo").number("id")
 
 
 def _lists(repository: Fields, number: int) -> tuple[tuple[Fields, ...], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.github.answers import Fields, OfRepository, segment
+from ci_automation.github.branch_pulls import is_of_fork
 from ci_automation.github.errors import GitHubRefused, NotOnGitHub, UnexpectedGitHubAnswer
 from ci_automation.github.model import Comment, PullRequest, PullState
 
@@ -47,8 +48,9 @@ class Pulls(OfRepository):
                 raise
             owner = self.name.partition("/")[0]
             query = f"?state=open&head={segment(f'{owner}:{branch}')}&base={segment(base)}"
-            for found in self._listed(f"/pulls{query}", limit=1):
-                return _pull(found)
+            for found in self._listed(f"/pulls{query}"):
+                if not is_of_fork(found):
+                    return _pull(found)
             raise
 
     def edit_pull(
@@ -136,7 +138,6 @@ class Pulls(OfRepository):
 def _pull(found: Fields) -> PullRequest:
     """Return a pull request from REST, which has no reviews in it."""
     head, base = found.fields("head"), found.fields("base")
-    home = head.maybe("repo")
     return PullRequest(
         id=found.text("node_id"),
         number=found.number("number"),
@@ -147,7 +148,7 @@ def _pull(found: Fields) -> PullRequest:
         branch=head.text("ref"),
         base=base.text("ref"),
         head=head.oid("sha"),
-        cross_repository=home is None or home.number("id") != base.fields("repo").number("id"),
+        cross_repository=is_of_fork(found),
         author=found.actor("user"),
         auto_merge=found.has("auto_merge"),
     )

@@ -65,7 +65,17 @@ def from_a_fork(forge: Forge, fleet: Fleet) -> None:
         fleet.close(fleet.open_pull(f"mallory:{BRANCH}", "mallory").number, "mallory")
 
 
-@pytest.mark.parametrize("hide", [elsewhere, from_a_fork])
+def from_a_fork_of_the_same_owner(forge: Forge, fleet: Fleet) -> None:
+    """Open many requests from the branch of a fork in the same organisation, which GitHub lists with ours."""
+    fleet.delete_branch(BRANCH, "alice")
+    fork = forge.fork(FLEET, "acme", "fleet-2")
+    fork.collaborators["eve"] = "write"
+    fork.push(BRANCH, {"y": b"1"}, "eve")
+    for _ in range(MANY):
+        fleet.close(fleet.open_pull(f"acme:{BRANCH}", "eve", head_repo="fleet-2").number, "eve")
+
+
+@pytest.mark.parametrize("hide", [elsewhere, from_a_fork, from_a_fork_of_the_same_owner])
 def test_a_no_behind_many_requests_counts(
     forge: Forge, fleet: Fleet, again: Pull, hide: Callable[[Forge, Fleet], None]
 ) -> None:

@@ -166,10 +166,10 @@ class Forge:
             made.push(branch, {"README.md": f"# {made.name}\n".encode(), **(files or {})}, made.owner, "First commit")
         return self.repositories[name]
 
-    def fork(self, name: str, owner: str) -> Repository:
-        """Return somebody's fork of a repository."""
+    def fork(self, name: str, owner: str, short: str = "") -> Repository:
+        """Return an account's fork of a repository, under another name where the account owns the repository."""
         parent = self.repositories[name]
-        made = Repository(self, f"{owner}/{parent.name}", self.objects, private=parent.private)
+        made = Repository(self, f"{owner}/{short or parent.name}", self.objects, private=parent.private)
         made.default_branch, made.branches, made.parent = parent.default_branch, dict(parent.branches), name
         self.user(owner)
         self.repositories[made.full_name] = made

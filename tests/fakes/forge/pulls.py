@@ -78,9 +78,17 @@ class Pulls(Branches):
         return issue
 
     def open_pull(  # as a person says it
-        self, branch: str, by: str, title: str = "A change", body: str = "", *, base: str = "", draft: bool = False
+        self,
+        branch: str,
+        by: str,
+        title: str = "A change",
+        body: str = "",
+        *,
+        base: str = "",
+        draft: bool = False,
+        head_repo: str = "",
     ) -> Pull:
-        """Open a pull request; the branch of a fork is `owner:branch`.
+        """Open a pull request; the branch of a fork is `owner:branch`, with `head_repo` if one account has both.
 
         Raises:
             Refused: it is open already, has nothing to merge, or may not be opened by this one.
@@ -89,7 +97,8 @@ class Pulls(Branches):
             message = "GitHub Actions is not permitted to create or approve pull requests."
             raise Refused(403, message, kind="FORBIDDEN")
         owner, _, name = branch.rpartition(":")
-        source = self.forge.fork_of(self.full_name, owner or self.owner)
+        source = self.forge.repositories.get(f"{owner}/{head_repo}") if head_repo else None
+        source = source or self.forge.fork_of(self.full_name, owner or self.owner)
         base = base or self.default_branch
         if source is None or name not in source.branches:
             raise invalid("PullRequest", "", "head")
