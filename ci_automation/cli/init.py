@@ -147,7 +147,7 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str) ->
         print_line(f"Nothing was verified: {goal.ports.why_nobody}." if result.is_there else _UNSIGNED)
     if result.hazards or result.findings.changes:
         print_parts(text_parts(Findings(result.findings.changes, result.hazards, nothing_before=True)))
-    print_parts(on_terminal(rights_blocks(result.findings.rights, every=given.verbose)))
+    print_parts(on_terminal(rights_blocks(result.findings.rights, every=given.verbose, beside_flux=True)))
     if steps:
         print_text(f"\n{steps}")
 

@@ -102,7 +102,7 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool
         lines.append(f"There are no files but {adoption.components}.")
     for parts in (
         beside_flux(Findings(adoption.changes, adoption.hazards), every=every),
-        on_terminal(rights_blocks(adoption.rights, every=every)),
+        on_terminal(rights_blocks(adoption.rights, every=every, beside_flux=True)),
     ):
         told = [part.to_text() for part in parts]
         lines += [*told, ""] if told else ()

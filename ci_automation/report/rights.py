@@ -15,10 +15,17 @@ if TYPE_CHECKING:
     from ci_automation.report.blocks import Block
 
 
-def rights_blocks(folders: Sequence[FolderRights], *, every: bool) -> Iterator[Block]:
-    """Yield what Flux may do, by folder and namespace: the gravest rights, or all."""
+def rights_blocks(folders: Sequence[FolderRights], *, every: bool, beside_flux: bool = False) -> Iterator[Block]:
+    """Yield what Flux may do, by folder and namespace: the gravest rights, or all.
+
+    `beside_flux` says that each right that is not `added` is in Flux's own rendering: where there is no other, a line
+    that counts them is enough.
+    """
     for each in folders:
         folder = f"./{each.folder.removeprefix('.')}"
+        if beside_flux and not every and not each.unbuilt and not any(it.added for it in each.rights):
+            yield MarkedLine(f"Flux gets only its own rights in clusters that apply {folder}{_counted(each)}")
+            continue
         what = f"by the components alone; {folder} was not built: {each.unbuilt}" if each.unbuilt else ""
         left = each.more
         blocks: list[Block] = []
@@ -30,6 +37,12 @@ def rights_blocks(folders: Sequence[FolderRights], *, every: bool) -> Iterator[B
         blocks += [Bullet(f"and {left} less grave bindings{'' if every else HINT}")] if left else ()
         title = f"What Flux may do in clusters {what or f'that apply {folder}'}"
         yield Titled(title, tuple(blocks)) if blocks else MarkedLine(title)
+
+
+def _counted(folder: FolderRights) -> str:
+    number = len(folder.rights) + folder.more
+    almighty = ", cluster-admin among them" if any(it.everything for it in folder.rights) else ""
+    return f": {number} binding{'' if number == 1 else 's'}{almighty}{HINT}" if number else ""
 
 
 def _right(right: Right) -> Bullet:

@@ -332,6 +332,24 @@ class TestAdoption:
         lines = [line for line in asked[0].difference if line[0] in "+-" and line[:3] not in ("+++", "---")]
         assert lines == ["-kind: NetworkPolicy", "+kind: NetworkPolicy # mine"]
 
+    def test_marks_rights_that_its_components_give_and_flux_does_not(self, world: World) -> None:
+        composed = made(PATCH)
+        subject = "subjects: [{kind: Group, name: guests, apiGroup: rbac.authorization.k8s.io}]"
+        role = "roleRef: {kind: ClusterRole, name: cluster-admin, apiGroup: rbac.authorization.k8s.io}"
+        kind = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: guests}"
+        text = f"{composed.recipe.components}---\n{kind}\n{role}\n{subject}\n"
+        plant(world, compose(replace(composed.recipe, components=text)))
+        asked: list[Adoption] = []
+
+        def ask(adoption: Adoption) -> bool:
+            asked.append(adoption)
+            return False
+
+        with pytest.raises(NotAdopted):
+            update(CHANNEL, replace(world.ports(), confirm=ask), intent(adopt=True))
+        added = {it.binding for each in asked[0].rights for it in each.rights if it.added}
+        assert added == {"ClusterRoleBinding guests"}
+
     def test_signs_what_a_person_adopted_even_if_nothing_is_newer(self, world: World) -> None:
         planted = self.other(world)
         outcome = update(CHANNEL, world.ports(), intent(adopt=True, policy=EVERY))

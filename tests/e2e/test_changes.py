@@ -308,7 +308,7 @@ class TestAdoption:
         assert desk.state() == before
         assert "danger: s.yaml holds a Secret in plain text" in ran.err
         assert "hunter2" not in ran.err
-        assert "What Flux may do in clusters that apply ./flux-system:" in ran.err
+        assert "Flux gets only its own rights in clusters that apply ./flux-system: " in ran.err
         desk.ok(*UPDATE, "--adopt", "--yes", "--accept-edits")
         assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"] == str(digest)
 

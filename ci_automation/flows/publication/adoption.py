@@ -96,7 +96,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         hazards=built.hazards,
         changes=compare_with_flux_alone(upstream, applied, Known(intent.clusters, kustomize=ports.kustomize)),
         texts=overlay_diffs(before.without(path), tree.without(path)),
-        rights=built.rights,
+        rights=tuple(it.beside(upstream) for it in built.rights),
         version_tags=tuple(str(tag.tag) for tag in tags),
     )
 

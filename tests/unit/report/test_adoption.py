@@ -61,7 +61,7 @@ def test_what_the_manifest_says_plain_secrets_and_rights_come_before_the_differe
     assert said in text
     assert "\nforged" not in text
     assert "\ndanger: 'a b.yaml' holds a Secret in plain text" in text
-    assert "What Flux may do in clusters that apply ./:" in text[: text.index("differs from")]
+    assert "Flux gets only its own rights in clusters that apply ./: 1 binding" in text[: text.index("differs from")]
     assert "may read pods" not in text
     assert "may read pods" in adoption_text(shown, every=True)
 

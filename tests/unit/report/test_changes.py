@@ -283,6 +283,31 @@ def test_a_right_that_flux_alone_does_not_give_is_marked() -> None:
     )
 
 
+def test_rights_that_are_all_of_flux_are_counted_on_one_line() -> None:
+    grave = Right("", ("ServiceAccount a/x",), "ClusterRole r", "ClusterRoleBinding b", "do everything", DANGER, True)
+    lesser = replace(grave, severity=Severity.NOTICE, everything=False, may="get pods")
+    folders = (FolderRights(".", (grave, lesser), more=1), FolderRights("b", (lesser,)), FolderRights("c", ()))
+    shown = [part.to_text() for part in on_terminal(rights_blocks(folders, every=False, beside_flux=True))]
+    only = "Flux gets only its own rights in clusters that apply"
+    assert shown == [
+        f"{only} ./: 3 bindings, cluster-admin among them (-v lists them)",
+        f"{only} ./b: 1 binding (-v lists them)",
+        f"{only} ./c",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("added", "unbuilt", "every"),
+    [(False, "", True), (False, "there is no kustomize", False), (True, "", False)],
+    ids=["all are asked for", "not built", "one is added"],
+)
+def test_other_rights_are_listed_beside_those_of_flux(added: bool, unbuilt: str, every: bool) -> None:
+    grave = Right("", ("ServiceAccount a/x",), "ClusterRole r", "ClusterRoleBinding b", "do everything", DANGER, True)
+    folder = FolderRights(".", (grave, replace(grave, added=added)), unbuilt)
+    shown = [part.to_text() for part in on_terminal(rights_blocks((folder,), every=every, beside_flux=True))]
+    assert len([line for line in shown if "ServiceAccount a/x may do everything" in line]) == len(folder.rights)
+
+
 def test_a_file_is_named_once_in_a_row() -> None:
     named = ObjectId("", "File", "", "a.yaml")
     file = change(ChangeKind.OVERLAY_FILE, Severity.NOTICE, "a.yaml is new", named)
