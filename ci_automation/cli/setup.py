@@ -184,6 +184,8 @@ def _answered(
     folders = ("clusters/flux-system", "flux/all") if len(channels) > 1 else folders
     migration = read_migration(top, bootstrapped_folders(top), list(channels))
     free = free_folder(top, *folders) or (".github/flux-system" if migration else None)  # where Flux looks at no file
+    if not migration and channel.tag in (tags[first] or ()):
+        free = None  # its own files stay where they are, in the artifact
     known = configured[channel].overlay if channel in configured else free
     folder = ask.answer("overlay", "Folder with your own files (- for none)?", known or "-")
     own = checkout_of_action(place.server)

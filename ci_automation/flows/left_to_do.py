@@ -46,7 +46,7 @@ def left_to_do(
     at = f"{answers.place.server}/{answers.place.repository}"
     sections: dict[str, Iterable[str]] = {
         "The action, once for your organisation": _action(answers, pin),
-        "Files": _files(answers, migration, declined),
+        "Files": _files(answers, tags, migration, declined),
         f"Settings of {answers.place.repository}": _settings(answers, at),
         "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml", tags, newest),
         "The package, which is private at first": _pulled(answers),
@@ -96,7 +96,12 @@ def _action(answers: Answers, pin: str) -> Iterator[str]:
     )
 
 
-def _files(answers: Answers, migration: Migration | None, declined: Sequence[str]) -> Iterator[str]:
+def _files(
+    answers: Answers,
+    tags: Mapping[str, Collection[str] | None],
+    migration: Migration | None,
+    declined: Sequence[str],
+) -> Iterator[str]:
     """Yield what comes into Git."""
     if declined:
         yield (
@@ -105,7 +110,14 @@ def _files(answers: Answers, migration: Migration | None, declined: Sequence[str
         )
     if not answers.keyless:
         yield f"Make a key: `cosign generate-key-pair`. Move {PUBLIC_KEY} here; the other half becomes a secret below."
-    yield from left_before_commit(answers, migration) if migration else ()
+    (name, channel), overlay = answers.first, answers.overlay
+    if migration:
+        yield from left_before_commit(answers, migration)
+    elif overlay and _is_there(channel, tags[name]) is not False:
+        yield (
+            f"If {channel} is there already, bring its own files into {overlay}, since runs ask to remove what is not "
+            f"in Git: `flux-manifests pull {channel} FOLDER`"
+        )
     yield f"Commit the files, and bring them to {answers.place.branch}. Runs fail until a channel has its first digest."
 
 
@@ -130,7 +142,7 @@ def _first_digests(
     answers: Answers, run: str, tags: Mapping[str, Collection[str] | None], newest: str
 ) -> Iterator[str]:
     """Yield how each channel gets its first signed digest: a run has to trust those that exist before."""
-    there = {name: None if (some := tags[name]) is None else it.tag in some for name, it in answers.channels.items()}
+    there = {name: _is_there(it, tags[name]) for name, it in answers.channels.items()}
     (first, _), known = answers.first, set()
     waves = sorted(answers.waves, key=lambda wave: there[wave[0]] is not True)
     for name, source in ((first, ""), *waves):
@@ -148,6 +160,10 @@ def _first_digests(
             yield f"{run}: command promote, artifact {name}, {when}{also}"
         else:
             yield f"{run}: command init, artifact {name}, to {newest}. A reviewer approves the run.{also}"
+
+
+def _is_there(channel: Reference, tags: Collection[str] | None) -> bool | None:
+    return None if tags is None else channel.tag in tags
 
 
 def _role(answers: Answers, channel: Reference) -> Iterator[str]:

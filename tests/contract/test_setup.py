@@ -233,7 +233,8 @@ def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
 ) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: tags)
     assert run(["setup", "staging", "production", "stable", *ACTION]) == 0
-    left = steps(capsys.readouterr().out)[7:]
+    left = steps(capsys.readouterr().out)
+    left = left[next(number for number, line in enumerate(left) if "/settings/rules" in line) + 1 :]
     at = "github.com/acme-corp/fleet.infra/actions/workflows/flux.yaml"
     wanted = [ADOPT.format(it.removeprefix("adopt "), at) if it.startswith("adopt ") else it for it in clicks]
     assert [click for click, line in zip(wanted, left, strict=False) if click not in line] == []
@@ -435,7 +436,7 @@ def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("stable",))
     assert run(["setup", CHANNEL, *ACTION]) == 0
     shown = capsys.readouterr()
-    assert "\n-- [ ] 9. Run workflow" in shown.out
+    assert "\n-- [ ] 10. Run workflow" in shown.out
     assert (todo.read_text(), f"{TODO} was left as it is" in shown.err) == (page, True)
     assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 0
     assert todo.read_text().count("- [x] ") == 2
@@ -448,6 +449,27 @@ def test_a_list_without_a_commit_of_the_action_names_the_one_of_the_files(
     assert run(["setup", CHANNEL, "--action", "platform/ci-automation"]) == 0
     assert f"/commit/{PIN}. To move them to another" in capsys.readouterr().out
     assert f"uses: platform/ci-automation@{PIN}" in files(clone)[".github/workflows/flux.yaml"]
+
+
+@pytest.mark.parametrize("there", [True, False, None], ids=["there", "not there", "not known"])
+def test_the_own_files_of_a_channel_that_exists_are_not_lost(
+    clone: Path,
+    there: bool | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tags = {True: ("stable",), False: (), None: None}[there]
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: tags)
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    assert ("overlay:" in files(clone)[".github/flux-manifests.yaml"]) is not there  # they stay in the artifact
+    for path in (*clone.glob(".github/*.yaml"), *clone.glob("clusters")):
+        path.rename(clone / f"former-{path.name}")
+    capsys.readouterr()
+    assert run(["setup", CHANNEL, *ACTION, "--overlay", "own", "--yes"]) == 0
+    told = capsys.readouterr().out
+    assert (f"If {CHANNEL} is there already, bring its own files into own, since runs ask to" in told) is (
+        there is not False
+    )
 
 
 def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(

@@ -55,6 +55,10 @@ PRINTED = {
         "doctor",
     ): "tests/e2e/test_commands.py::test_the_doctor_says_the_wrong_first_and_exits_with_its_code",
     (
+        "flows/left_to_do.py",
+        "pull",
+    ): "tests/e2e/test_printed.py::test_what_brings_the_own_files_of_a_channel_into_git",
+    (
         "flows/left_to_migrate.py",
         "render",
     ): "tests/contract/test_setup_migration.py::test_a_migration_by_dispatch_publishes_what_git_applied",
@@ -218,6 +222,17 @@ def test_what_an_adoption_shows(desk: Desk) -> None:
     (line,) = (line for line in (told.out + told.err).splitlines() if "flux-manifests pull" in line)
     desk.ok(*shlex.split(line)[1:])
     assert desk.files("FOLDER") == files
+
+
+def test_what_brings_the_own_files_of_a_channel_into_git(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("production",))
+    desk.write("before/kustomization.yaml", f"resources: [{COMPONENTS}]\nnamePrefix: ours-\n")
+    desk.init("--overlay", "before")
+    channel = "oci://ghcr.io/acme/flux-manifests:production"
+    place = ("--repository", "acme/fleet", "--branch", "main", "--action", "acme/ci-automation", "--overlay", "own")
+    (command,) = re.findall(r"`flux-manifests (pull .*?)`", desk.ok("setup", channel, *place).out)
+    desk.ok(*shlex.split(command.replace(channel, CHANNEL)), *TRUSTED)
+    assert desk.files("FOLDER")["kustomization.yaml"] == desk.files("before")["kustomization.yaml"]
 
 
 def test_what_an_adoption_of_edits_leaves_to_do(desk: Desk) -> None:
