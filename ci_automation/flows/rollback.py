@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.ledger import Ledger
+    from ci_automation.records.notes import Record
     from ci_automation.records.writer import RecordWriter
 
 _THIS_RUN = timedelta(days=1)
@@ -122,22 +123,31 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     if known.digest == observed.digest:
         return _repeated(past_one, target, wish, ports, intent, signs=not known.signed)
     problem, base, version = _leaving(observed, target, ports, intent)
-    hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), known.digest, ledger, ports)
+    kept, newest = _kept(observed, version, target.version, problem, ports, intent)
+    hold = Hold(version, observed.digest, ports.clock(), wish.until, wish.reason)
+    hold = _hold(hold, known.digest, ledger, ports.later_than(max((it.at for it in newest), default=None)))
     found = _findings(base, target, wish, ports, intent)
     shown = Rollback(channel, observed.digest, version, known.digest, target.version, hold, found, problem)
     tags = _astray(observed, target.version, known.digest, ports, intent)
     shown = replace(shown, signs=not known.signed, version_tags=tags, moves_tags=intent.version_tags)
-    kept = still_on(ledger.holds(observed.digest), target.version, intent.now)
-    behind: tuple[Hold, ...] = ()
-    with suppress(ImmutableTagMoved):  # which hides holds, and stops no rollback
-        if problem or problem_of(place(observed, ports), version, ports):
-            kept = (*kept_holds(observed, target.version, ports, intent.now), *kept)
-            behind = left_behind(ledger.newest(), hold, target.version)
     # Going back to what was on hold says that it is wanted.
     kept = tuple(it for it in kept if it.digest != known.digest)
-    behind = (*kept, *behind)
+    behind = (*kept, *left_behind(newest[0] if newest else None, hold, target.version))
     left = None if problem else observed.manifest
     return RollbackProposal(shown, past_one, stated_options(past_one, target), (*kept, hold), left, behind)
+
+
+def _kept(
+    observed: Observed, version: Version, back_to: Version, problem: str, ports: Ports, intent: Intent
+) -> tuple[tuple[Hold, ...], tuple[Record, ...]]:
+    """Return the holds that go on; and of a channel out of place its newest record, and that of what it had last."""
+    ledger = ports.ledger(observed.channel)
+    kept = still_on(ledger.holds(observed.digest), back_to, intent.now)
+    with suppress(ImmutableTagMoved):  # which hides holds, and stops no rollback
+        if problem or problem_of(place(observed, ports), version, ports):
+            kept = (*kept_holds(observed, back_to, ports, intent.now), *kept)
+            return kept, tuple(filter(None, (ledger.newest(), ledger.last())))
+    return kept, ()
 
 
 def _leaving(
@@ -156,7 +166,7 @@ def _leaving(
         verify(ports.registry, channel, observed.digest, ports.require_trusted())
     except (Unsigned, ForeignSignature) as error:
         problem = str(error)
-        with suppress(ImmutableTagMoved):  # as in `propose_rollback`
+        with suppress(ImmutableTagMoved):  # as in `_kept`
             last = ports.ledger(channel).newest()
             if isinstance(error, Unsigned) and last is not None and last.digest == observed.digest:
                 problem = ""

@@ -1051,6 +1051,27 @@ class TestCrashes:
         with pytest.raises(ChannelMovedBack, match="rolled back"):
             scheduled(world)
 
+    @pytest.mark.parametrize("planted", [True, False], ids=["planted", "an old one"])
+    def test_a_publication_by_a_fast_clock_lets_nobody_undo_what_leads_away_from_somebody_elses_move(
+        self, planted: bool
+    ) -> None:
+        world = World()
+        oldest = init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY)).digest
+        update(CHANNEL, world.ports(), intent())
+        patch = at(world)
+        fast = replace(world.ports(), clock=lambda: datetime.now(UTC) + timedelta(days=90))
+        assert update(CHANNEL, fast, intent(policy=AUTO)).done == 1
+        newest = at(world)
+        if planted:
+            plant(world, made(PATCH, type(OVERLAY)(OVERLAY.files[:1])))
+        else:
+            world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(patch)))
+        back(world, str(oldest))
+        update(CHANNEL, world.ports(), intent(policy=EVERY))
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(newest)))
+        with pytest.raises(ChannelMovedBack, match="rolled back"):
+            scheduled(world)
+
     @pytest.mark.parametrize("then", ["adopted", "rolled back", "deleted"])
     def test_what_one_left_behind_holds_whatever_somebody_makes_of_the_channel_before_the_next_run(
         self, world: World, then: str
