@@ -131,12 +131,15 @@ def apply_approved(channel: Reference, ports: Ports, intent: Intent, desks: Desk
         ApprovalNotCounted: what was found is no approval.
         PolicyRefused, Conflict: see `apply_granted`.
     """
+    refused: tuple[NotCounted, ...] = ()
     for approvals in desks.values():
         match _granted(channel, ports, approvals):
             case NotCounted() as found:
-                raise ApprovalNotCounted(found)
+                refused = (*refused, found)
             case GrantedApproval() as granted:
-                return Progress(granted=granted, applied=apply_granted(granted, ports, intent))
+                return Progress(granted=granted, applied=apply_granted(granted, ports, intent), refused=refused)
+    if refused:
+        raise ApprovalNotCounted(refused[0])
     return Progress()
 
 

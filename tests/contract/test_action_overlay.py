@@ -223,6 +223,24 @@ def test_content_and_minor_wait_at_once_and_either_voids_the_other(scene: Scene)
     assert len(scene.fleet.pulls) == 2
 
 
+def test_a_minor_whose_approval_does_not_count_keeps_no_content_from_being_applied(scene: Scene) -> None:
+    before = scene.channel
+    scene.offer(FIRST, MINOR)
+    checkout(scene)
+    scene.run()
+    minor, content = scene.fleet.pulls
+    scene.fleet.push("main", {LOCK: scene.fleet.read(LOCK, minor.branch)}, "ada", "Yes")
+    assert scene.run("apply").code == 11
+    later(scene)
+    scene.fleet.close(content.number, "ada")
+    scene.fleet.delete_branch(CONTENT_BRANCH, "ada")
+    scene.run()
+    merge(scene, scene.fleet.pulls[-1].number)
+    ran = scene.run("apply")
+    assert (ran.code, ran.outputs["target-version"], scene.channel != before) == (0, FIRST, True), ran
+    assert f"the approval of {MINOR} does not count" in ran.said("warning")[0]
+
+
 def test_a_merge_by_another_person_publishes_the_content_by_itself(scene: Scene) -> None:
     before = first_content(scene)
     number = by_request(scene, patch("2Gi"))

@@ -72,6 +72,17 @@ class TestOpening:
         assert opened(pulls).number != theirs
         assert opened(pulls).number != theirs
 
+    def test_one_of_a_fork_of_the_same_owner_is_not_taken_for_ours(
+        self, forge: Forge, fleet: double.Repository, pulls: Pulls
+    ) -> None:
+        fork = forge.fork(FLEET, "acme", "fleet-2")
+        fork.collaborators["mallory"] = "write"
+        fork.push(BRANCH, {LOCK: b"entries: [evil]\n"}, "mallory")
+        first = opened(pulls)
+        fleet.private = False
+        fleet.open_pull(f"acme:{BRANCH}", "mallory", head_repo="fleet-2")
+        assert opened(pulls) == first
+
     def test_where_there_is_nothing_to_merge_it_is_refused(self, fleet: double.Repository, pulls: Pulls) -> None:
         fleet.move("same", fleet.head, "ada")
         with pytest.raises(GitHubRefused, match="No commits between main and same"):
