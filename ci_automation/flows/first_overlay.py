@@ -9,8 +9,8 @@ from msgspec import Struct
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
 from ci_automation.impact.overlay.alone import kustomization_of
-from ci_automation.impact.overlay.bootstrapped import COMPONENTS, lists_components
-from ci_automation.impact.overlay.kustomization import kustomization_file
+from ci_automation.impact.overlay.bootstrapped import COMPONENTS
+from ci_automation.impact.overlay.kustomization import kustomization_file, lists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ class FirstOverlay(Struct, frozen=True):
     @property
     def components(self) -> str:
         """Return the path of Flux's components in the artifact: as `flux bootstrap` lists it, or else the usual one."""
-        return COMPONENTS if lists_components(self.tree) else COMPONENTS_PATH
+        return COMPONENTS if lists(self.tree, COMPONENTS) else COMPONENTS_PATH
 
 
 def first_overlay(top: Path, folder: str | None, taken: Tree | None) -> FirstOverlay:

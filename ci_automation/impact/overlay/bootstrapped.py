@@ -76,15 +76,6 @@ def without_sync(tree: Tree) -> Tree:
     return rest.replaced(path, written.encode())
 
 
-def lists_components(tree: Tree) -> bool:
-    """Return whether the kustomization lists gotk-components.yaml beside it, as `flux bootstrap` writes it."""
-    try:
-        found = read_kustomization(text_of(tree[path]), path, ".") if (path := kustomization_file(tree, ".")) else None
-    except Unreadable:
-        return False
-    return found is not None and any(joined(".", it.path) == COMPONENTS for it in found.resources)
-
-
 def covering(tree: Tree, folder: str | None) -> tuple[AppliedPath, ...]:
     """Return the Kustomizations of gotk-sync.yaml that apply a folder of the repository; None: it is not known which.
 

@@ -249,6 +249,15 @@ def read_kustomization(written: str, file: str, folder: str) -> Kustomization:
     return Kustomization(file, folder, roots[0], value)
 
 
+def lists(tree: Tree, file: str) -> bool:
+    """Return whether the kustomization at the top of a tree lists a file, and can be read."""
+    try:
+        found = kustomization(tree, ".", Effort())
+    except (Unreadable, TooMuch):
+        return False
+    return found is not None and any(joined(".", it.path) == file for it in found.resources)
+
+
 def fields_within(node: yaml.Node) -> yaml.Node:
     """Return what a file says that stands for an entry of a kustomization, with its fields called by their names.
 

@@ -9,7 +9,6 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.impact.overlay.bootstrapped import (
     UnfitBootstrap,
     covering,
-    lists_components,
     outside,
     patches_of_sync,
     plain_secrets,
@@ -62,20 +61,6 @@ class TestSync:
     def test_a_list_that_cannot_be_edited_is_refused(self, listed: str) -> None:
         with pytest.raises(UnfitBootstrap):
             without_sync(folder(listed))
-
-
-@pytest.mark.parametrize(
-    ("kustomization", "expected"),
-    [
-        (LISTED, True),
-        ("resources: [./gotk-components.yaml]\n", True),
-        ("resources: [flux-system/gotk-components.yaml]\n", False),
-        ("resources: [", False),
-        (None, False),
-    ],
-)
-def test_components_are_listed_where_flux_bootstrap_lists_them(kustomization: str | None, expected: bool) -> None:
-    assert lists_components(folder(kustomization)) is expected
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.artifact.yaml import Unreadable
 from ci_automation.impact.change import Place
 from ci_automation.impact.overlay.folders import applied_folder
@@ -20,6 +21,7 @@ from ci_automation.impact.overlay.kustomization import (
     joined,
     kustomization,
     kustomization_file,
+    lists,
 )
 from ci_automation.impact.overlay.marking import marked
 from tests.unit.impact.overlay.trees import tree
@@ -314,3 +316,18 @@ def test_what_is_no_rule_is_no_trouble(text: str) -> None:
         found = kustomization(files, ".", Effort())
         assert found is not None
         assert len(marked(files, {found.file: found}, Effort()).rules) <= 2
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("resources:\n- gotk-components.yaml\n- gotk-sync.yaml\n", True),
+        ("resources: [./gotk-components.yaml]\n", True),
+        ("resources: [flux-system/gotk-components.yaml]\n", False),
+        ("resources: [", False),
+        (None, False),
+    ],
+)
+def test_a_kustomization_lists_a_file_beside_it(written: str | None, expected: bool) -> None:
+    files = () if written is None else (TreeFile("kustomization.yaml", written.encode()),)
+    assert lists(Tree(files), "gotk-components.yaml") is expected
