@@ -85,7 +85,8 @@ def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: s
     It asks at most five questions, and reads what is there: the remote of the clone, the channel, the configuration,
     which gets the channels that it lacks, and the folders that `flux bootstrap` made, whose files and flags the first
     channel takes over. It shows a diff before it changes a file, and lists what is left to click, with addresses, and
-    how those clusters move. It writes files alone, and nothing to GitHub or the registry.
+    how those clusters move; .github/flux-manifests.todo.md has this list with boxes to tick. It writes files alone, and
+    nothing to GitHub or the registry.
 
     A channel is an address, or a tag of the repository before it. Runs render the first channel. They promote each
     other one from the channel before it, once that one has had the digest for the time of --after.

@@ -174,11 +174,12 @@ def examine_github(
     yield _seen(what, lambda: _is_alive(runs, place, wanted), advice)
     yield examine_clock(ahead())
     if wanted.package:
+        packages = f"{place.server}/orgs/{place.repository.partition('/')[0]}/packages"
         yield Diagnosis(
             f"the package {wanted.package} lets {place.repository} write",
             Health.UNSEEN,
             "GitHub has no API for it",
-            f"Look under Manage Actions access: {place.server}/orgs/{place.repository.partition('/')[0]}/packages",
+            f"If others pushed it first, look under Manage Actions access: {packages}",
         )
 
 
