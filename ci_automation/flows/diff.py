@@ -19,6 +19,7 @@ from ci_automation.flux.recover import recover
 from ci_automation.impact.assess import assess, compare_files
 from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.crds.versions import UnreadableCrds, crds
 from ci_automation.impact.overlay.alone import flux_alone
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.report.findings import Findings
@@ -180,7 +181,18 @@ def _version(text: str) -> Version | None:
 
 
 def _text(name: str, data: bytes) -> str:
+    """Return the text of a components file.
+
+    Raises:
+        NotComparable: it is no text, has no objects, or has definitions that cannot be read.
+    """
     try:
-        return data.decode()
+        text = data.decode()
+        crds(text)
     except UnicodeDecodeError:
         raise NotComparable(name, "it is not text") from None
+    except UnreadableCrds as error:
+        raise NotComparable(name, error.reason) from None
+    if not any(line.strip("- \t") and not line.startswith("#") for line in text.splitlines()):
+        raise NotComparable(name, "it has no objects")
+    return text

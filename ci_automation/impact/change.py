@@ -125,6 +125,9 @@ class Severity(enum.StrEnum):
     DANGER = "danger"  # it opens what was closed, or can break what works
 
 
+FILE = "File"  # the kind of what is a whole file
+
+
 class ObjectId(Struct, frozen=True, order=True):
     """The identity of an object in a cluster; `namespace` is empty for what has none."""
 
@@ -135,6 +138,11 @@ class ObjectId(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    @property
+    def told(self) -> str:
+        """Return it as sentences name it: a whole file by its name alone."""
+        return self.name if self.kind == FILE else str(self)
 
 
 class Change(Struct, frozen=True, rename={"old": "from", "new": "to"}):

@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
+from ci_automation.impact.change import FILE, Change, ChangeKind, ObjectId, Severity
 from ci_automation.impact.objects import Entry, entries, entries_of_both
 from ci_automation.impact.parts import Text
 from ci_automation.impact.permissions import Room
 from ci_automation.impact.reading import END, KEY
 from ci_automation.impact.rules import changed, come_or_gone
-from ci_automation.impact.values import FILE, MISSING, Pair, alike, canonical, gained, listed, mapping, shown
+from ci_automation.impact.values import MISSING, Pair, alike, canonical, gained, listed, mapping, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -153,7 +153,9 @@ def header_changes(old: Text, new: Text, file: ObjectId) -> Iterator[Change]:
     if max(len(gone), len(come)) > _MAX_COMMENTS:
         gone, come = ["\n".join(gone)], ["\n".join(come)]
     for line, other in zip_longest(gone, come, fillvalue=MISSING):
-        text = f"changes a comment at its top: {shown(other) or 'none'}"
+        text = f"changes a comment at its top: {shown(other)}"
+        if other is MISSING:
+            text = f"loses a comment at its top: {shown(line)}"
         yield Pair(file, line, other, "header").change(ChangeKind.OTHER, Severity.INFO, text)
     if before != after and Counter(before) == Counter(after):
         pair = Pair(file, before, after, "header")

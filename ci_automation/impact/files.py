@@ -19,12 +19,12 @@ from msgspec import Struct
 from ci_automation.artifact.gojson import same_to_go
 from ci_automation.artifact.yaml import BeyondLimits, Unreadable, aliases_in, nodes, plain
 from ci_automation.flux.components import hunks
-from ci_automation.impact.change import ChangeKind, FileDiff, ObjectId, Severity
+from ci_automation.impact.change import FILE, ChangeKind, FileDiff, ObjectId, Severity
 from ci_automation.impact.compare import first, header_changes, object_changes, ordered, rewritten, together
 from ci_automation.impact.objects import Entry, entries, is_called_list
 from ci_automation.impact.overlay.kustomization import NAMES, listed_at, read_kustomization
 from ci_automation.impact.parts import Text
-from ci_automation.impact.values import FILE, MISSING, Pair, mapping, words
+from ci_automation.impact.values import MISSING, Pair, mapping, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     Rule = Callable[["Pair"], Iterator[Change]]
     Rules = Mapping[str, "Rule | Rules"]  # by key; what has rules of its own is a mapping
 
-FILE = "File"  # the kind of what is a whole file, known by its name alone
 _SHOWN = 120
 _SENTENCE = 400
 # The keys of the lists in pods and services (`patchMergeKey` in k8s.io/api/core/v1, or the keys that make them unique).
@@ -64,14 +63,13 @@ class Pair(Struct, frozen=True):
 
     def change(self, kind: ChangeKind, severity: Severity, text: str, *parts: str) -> Change:
         """Return a change of this object; it is known by `parts`, or by both values as a whole."""
-        subject = self.id.name if self.id.kind == FILE else str(self.id)
         hidden = self.id.kind == "Secret"
         known = parts or (canonical(self.old), canonical(self.new))
         return Change(
             kind=kind,
             object=self.id,
             severity=severity,
-            sentence=_printable(f"{subject} {text}", _SENTENCE),
+            sentence=_printable(f"{self.id.told} {text}", _SENTENCE),
             path=shown(self.path),
             old="" if hidden else shown(self.old),
             new="" if hidden else shown(self.new),

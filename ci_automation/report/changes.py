@@ -262,7 +262,7 @@ def _change(row: Sequence[Change], taken: Taken, detail: Detail) -> Bullet:
     is_kept = bool(detail.hint) and mark in KEPT
     named = named_together(row, whole=is_kept)
     head = ", ".join(filter(None, (first.severity, first.belongs_to, taken.change(first))))
-    words = (_strong(head, first.severity), ": ", Code(named), ": " if len(row) > 1 else " ", meaning(first))
+    words = (_strong(head, first.severity), ": ", Code(named), ": each " if len(row) > 1 else " ", meaning(first))
     if detail.every:
         return Bullet((*words, f" ({first.fingerprint})"), mark, (Bullet(f"{first.path}: {first.old} -> {first.new}"),))
     if len(row) == 1 or detail.hint:

@@ -216,8 +216,7 @@ class Findings(Struct, frozen=True):
 
 def meaning(change: Change) -> str:
     """Return what a change means, without its object."""
-    named = change.object.name if change.belongs_to is ChangeClass.OVERLAY else str(change.object)
-    return change.sentence.removeprefix(f"{named} ")
+    return change.sentence.removeprefix(f"{change.object.told} ")
 
 
 def told_together(hazards: Sequence[Hazard]) -> str:
@@ -236,10 +235,11 @@ def named_together(changes: Sequence[Change], *, whole: bool = False) -> str:
     """Return the object of a change, or how many objects of which kind say the same, with the first names or all."""
     first = changes[0].object
     if len(changes) == 1:
-        return str(first)
+        return first.told
     kinds = {each.object.kind for each in changes}
     names = [each.object.name.partition(".")[0] for each in changes]
-    what = f"{first.kind}s" if len(kinds) == 1 else "objects"
+    plural = f"{first.kind[:-1]}ies" if first.kind.endswith("y") else f"{first.kind}s"
+    what = plural if len(kinds) == 1 else "objects"
     return f"{len(changes)} {what} ({all_of(names) if whole else some_of(names)})"
 
 

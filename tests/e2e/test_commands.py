@@ -704,7 +704,7 @@ def test_a_teams_own_manifests_are_pushed_and_promoted(desk: Desk) -> None:
     ):
         assert shown in desk.ok(command, "layout:shop-registry:production", *TRUSTED).out
     desk.write("shop/new.yaml", "kind: Secret\n")
-    assert "File new.yaml is new" in desk.ok("diff", "layout:shop-registry:staging", "./shop", *TRUSTED).out
+    assert "overlay: new.yaml is new" in desk.ok("diff", "layout:shop-registry:staging", "./shop", *TRUSTED).out
     assert "no Flux" in desk.run("update", "layout:shop-registry:staging", "--log-level", "debug", *SIGNED).err
 
 

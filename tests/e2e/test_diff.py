@@ -256,6 +256,9 @@ def test_names_of_the_configuration_are_known_with_who_is_trusted_and_which_clus
         pytest.param("empty", 2, "not-whole", id="a folder without components"),
         pytest.param("linked", 2, "unreadable-folder", id="a folder with a link"),
         pytest.param("binary", 2, "not-comparable", id="a file that is no text"),
+        pytest.param("blank", 2, "blank: it has no objects", id="a file without objects"),
+        pytest.param("hollow", 2, "gotk-components.yaml of hollow: it has no objects", id="a folder without objects"),
+        pytest.param("broken", 2, "broken: it is not YAML: ", id="a file that is no YAML"),
         pytest.param("oci://", 2, "invalid-reference", id="no address"),
     ],
 )
@@ -264,6 +267,9 @@ def test_what_cannot_be_compared_is_told(desk: Desk, side: str, code: int, words
     desk.write("linked/a.txt", "")
     (desk.folder / "linked/b").symlink_to("a.txt")
     desk.write("binary", b"\xff\xfe")
+    desk.write("blank", "# Flux Version: v2.98.5\n---\n\n")
+    desk.write("hollow/gotk-components.yaml", "")
+    desk.write("broken", "a: [")
     for sides in ((side, OLD), (OLD, side)):
         ran = desk.run("diff", *sides)
         assert (ran.code, words in ran.err, "Traceback" in ran.err) == (code, True, False), ran

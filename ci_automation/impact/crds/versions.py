@@ -43,6 +43,7 @@ class UnreadableCrds(UsageError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the versions of the components file's custom resources cannot be read: {reason}")
+        self.reason = reason
 
 
 class CrdVersion(Struct, frozen=True):

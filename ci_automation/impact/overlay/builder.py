@@ -14,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.errors import Error
-from ci_automation.impact.change import ChangeKind, ObjectId, Place, Severity
+from ci_automation.impact.change import FILE, ChangeKind, ObjectId, Place, Severity
 from ci_automation.impact.compare import first, object_changes, ordered, together
 from ci_automation.impact.objects import entries
 from ci_automation.impact.overlay.kustomization import joined, kustomization_file
 from ci_automation.impact.parts import Text
-from ci_automation.impact.values import FILE, listed
+from ci_automation.impact.values import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -91,12 +91,14 @@ def test_a_fingerprint_stays_beside_other_changes() -> None:
     ("edits", "words"),
     [
         pytest.param(
-            [("# Components: source-controller\n", "")], "changes a comment at its top: none", id="comment gone"
+            [("# Components: source-controller\n", "")], "loses a comment at its top: # Comp", id="comment gone"
         ),
         pytest.param(
             [("# Components: s", "# Components: x,s")], "changes a comment at its top: # Comp", id="components"
         ),
-        pytest.param([("# Flux Version: v2.9.3\n", "")], "changes a comment at its top: none", id="version gone"),
+        pytest.param(
+            [("# Flux Version: v2.9.3\n", "")], "loses a comment at its top: # Flux Version: v2.9.3", id="version gone"
+        ),
         pytest.param([("# Flux", "# more\n# Flux")], "changes a comment at its top: # more", id="comment new"),
         pytest.param(
             [

@@ -311,7 +311,7 @@ def test_other_rights_are_listed_beside_those_of_flux(added: bool, unbuilt: str,
 def test_a_file_is_named_once_in_a_row() -> None:
     named = ObjectId("", "File", "", "a.yaml")
     file = change(ChangeKind.OVERLAY_FILE, Severity.NOTICE, "a.yaml is new", named)
-    assert "  notice, overlay: File a.yaml is new" in text(Findings((file,))).splitlines()
+    assert "  notice, overlay: a.yaml is new" in text(Findings((file,))).splitlines()
 
 
 def test_what_stops_it_can_be_acknowledged_with_what_is_printed() -> None:
@@ -722,7 +722,7 @@ class TestOfOneKind:
     def test_changes_share_a_row_and_each_is_folded_behind_it(self) -> None:
         found = Findings((*REMOVED, WIDER))
         row = "3 CustomResourceDefinitions (alerts, buckets and receivers)"
-        assert f"  danger, crdRemoval: {row}: removes v1beta2" in text(found)
+        assert f"  danger, crdRemoval: {row}: each removes v1beta2" in text(found)
         seen, _, folded = section(found, "What changes").partition("<summary>Each of these<")
         assert (seen.count(row), seen.count("removes v1beta2"), folded.count("removes v1beta2")) == (1, 1, 3)
         several = (*REMOVED, replace(REMOVED[0], object=SOURCE, sentence=f"{SOURCE} removes v1beta2"))
