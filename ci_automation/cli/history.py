@@ -172,14 +172,14 @@ def screen_lines(rows: Sequence[HistoryRow], columns: int | None) -> Iterator[st
     columns = columns or 1 << 30
     for cell, name, own in zip(cells, names, signed, strict=True):
         head = f"{cell[_NUMBER].ljust(many)}  {name.ljust(wide)}  {cell[_WHEN].ljust(16)}  "
-        now = f" (here now: {cell['here now']})" if cell["here now"] else ""
+        others = [it for it in cell["here now"].split(", ") if it not in cell["what"].split()]
+        now = f" (here now{': ' if others else ''}{', '.join(others)})" if cell["here now"] else ""
         line, *rest = wrapped(cell["what"] + now, columns - len(head))
         yield from (head + line, *(" " * len(head) + line for line in rest))
         said = [own] if len(set(signed)) > 1 else []
         said += [f"recorded by {cell['by']}"] if cell["by"] not in {"", cell["signed"]} else []
         said += [f"approved: {cell['approved']}"] if cell["approved"] else []
-        if said:
-            yield from (f"{' ' * (many + 2)}{line}" for line in wrapped("; ".join(said), columns - many - 2))
+        yield from (f"{' ' * (many + 2)}{line}" for line in wrapped("; ".join(said), columns - many - 2) if line)
     if len(set(signed)) == 1:
         yield f"{'All' if cells[1:] else 'It is'} {signed[0]}."
 

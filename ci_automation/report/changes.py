@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ci_automation.report.findings import Taken
 
 DELETES = "deletes"  # a word that has a colour of its own on a terminal
+_COUNTED = "counted"  # marks the line with the numbers of what is not listed
 NOTHING = "No object and no file changes."
 ALL_NEW = "There was nothing before: everything is new."
 BESIDE = "What clusters get in place of Flux alone"
@@ -70,10 +71,9 @@ def step_parts(
 
 
 def brief_parts(found: Findings, width: int | None = None, told: Collection[str] = ()) -> Iterator[Part]:
-    """Yield all that is dangerous or asks, what else fits on ten lines of this width, and how much more -v lists.
+    """Yield all that is dangerous or asks and not `told`, what else fits on ten lines, and how much more -v lists.
 
-    What is `told` elsewhere is not repeated. Sections get lines in turn, advice at last; a block to copy is not
-    counted, and whole.
+    Sections get lines in turn, advice at last; a block to copy is not counted, and whole.
     """
     told = (*told, *(it.reason for it in found.gates if it.gate in {"kind", "first", UPSTREAM}))
     parts = (on_terminal(obstacles(found, told)), *(on_terminal((it,)) for it in sections(found, _SHORTEST)))
@@ -81,15 +81,14 @@ def brief_parts(found: Findings, width: int | None = None, told: Collection[str]
     turns.sort(key=itemgetter(1))
     taken = accumulate(len(line.lines(width)) for *_, line in turns)
     kept = [turn for turn, lines in zip(turns, taken, strict=True) if lines <= _BRIEF or not turn[1]] or turns[:1]
-    yield from (line for *_, line in sorted(kept, key=itemgetter(0, 2)))
-    left = len(turns) - len(kept)
-    counts = (f"+ {left} more line{'s' if left > 1 else ''}" if left else "", _passed(found) if found.gates else "")
-    if any(counts):
-        yield MarkedLine(f"{', '.join(filter(None, counts))}{HINT}")
-    if len(found.to_acknowledge()) > _TO_COPY:
-        yield MarkedLine(f"-v prints how to acknowledge these {len(found.to_acknowledge())} findings instead.")
-    else:
-        yield from on_terminal(acknowledgements(found, _SHORTEST))
+    lines = [line for *_, line in sorted(kept, key=itemgetter(0, 2))]
+    counted = [lines.pop().text.strip(" +").removesuffix(HINT)] if lines and lines[-1].mark == _COUNTED else []
+    counted += [f"{left} more line{'s' if left > 1 else ''}"] if (left := len(turns) - len(kept)) else []
+    told = ", ".join(filter(None, (f"+ {', '.join(counted)}" if counted else "", _passed(found))))
+    yield from (*lines, *((MarkedLine(f"{told}{HINT}"),) if told else ()))
+    many = len(found.to_acknowledge())
+    instead = MarkedLine(f"-v prints how to acknowledge these {many} findings instead.")
+    yield from on_terminal((instead,) if many > _TO_COPY else acknowledgements(found, _SHORTEST))
 
 
 def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
@@ -99,7 +98,7 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
     yield from on_terminal(rights_blocks(found.rights, every=True)) if every else ()
     yield from on_terminal(acknowledgements(found, detail))
     yield from on_terminal(verdicts(found, detail) if every else obstacles(found))
-    yield from [MarkedLine(f"{_passed(found)}{HINT}")] if found.gates and not every else ()
+    yield from [MarkedLine(f"{passed}{HINT}")] if not every and (passed := _passed(found)) else ()
 
 
 def beside_flux(found: Findings, *, every: bool) -> Iterator[Part]:
@@ -188,9 +187,8 @@ def _head(found: Findings, hazard: Hazard) -> str:
 def hazards_in_brief(found: Findings, rows: int, limit: int) -> tuple[Block, ...]:
     """Return what can break, in one entry for each kind of hazard."""
     kinds = found.hazards_by_kind()
-    return cut(
-        [Bullet((_head(found, kind[0]), ": ", shortened(told_together(kind), limit))) for kind in kinds], rows, "hazard"
-    )
+    entries = [Bullet((_head(found, kind[0]), ": ", shortened(told_together(kind), limit))) for kind in kinds]
+    return cut(entries, rows, "hazard")
 
 
 def _named(hazard: Hazard, said: str) -> tuple[str, ...]:
@@ -230,8 +228,11 @@ def change_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
     harmless = found.harmless(every=detail.every)
     if detail.hint and not 0 < len(harmless) <= (0 if detail.below == 1 else _FEW):
         numbers = Counter(it.belongs_to for it in harmless)
-        counted = [*(f"{number} {name}" for name, number in numbers.items()), *counted]
-        yield from [MarkedLine(f"+ {', '.join(counted)}{detail.hint}")] if counted else ()
+        counted = [
+            *(f"{number} {name} change{'s' if number > 1 else ''}" for name, number in numbers.items()),
+            *counted,
+        ]
+        yield from [MarkedLine(f"+ {', '.join(counted)}{detail.hint}", _COUNTED)] if counted else ()
     elif number := len(found.changes) - len(grave):
         listed = cut([_change((it,), taken, detail) for it in harmless], detail.rows)
         rest = (Bullet(f"{', '.join(counted)}{detail.hint}"),) if counted else ()
@@ -293,10 +294,10 @@ def obstacles(found: Findings, told: Collection[str] = ()) -> Iterator[MarkedLin
     for gate in found.ranked_gates():
         is_told = gate.reason in told or (found.lists(gate) and not gate.allowed)
         if (gate.allowed or gate.decision is not Decision.AUTO) and not is_told:
-            mark = gate.decision if gate.decision in GRAVE else ""
-            yield MarkedLine(f"{gate.decision}, {gate.gate}: {gate.reason}", mark)
+            text = f"{gate.decision}, {gate.gate}: {gate.reason}"
+            yield MarkedLine(text, gate.decision if gate.decision in GRAVE else "")
 
 
 def _passed(found: Findings) -> str:
     passed = sum(it.decision is Decision.AUTO and not it.allowed for it in found.gates)
-    return f"{passed} check{'' if passed == 1 else 's'} passed"
+    return f"{passed} check{'' if passed == 1 else 's'} passed" if passed else ""

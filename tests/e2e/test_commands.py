@@ -82,7 +82,7 @@ def test_the_whole_story(desk: Desk) -> None:
     first, second = (Digest.parse(step["target"]) for step in plan["steps"])
     assert f"published       v2.98.8  {first.short}" in ran.out
     assert f"needs approval  v2.99.4  {second.short}" in ran.out
-    assert "+ 3 image, 2 version labels (-v lists them)" in ran.out
+    assert "+ 3 image changes, 2 version labels, 21 checks passed (-v lists them)" in ran.out
 
     assert desk.run("apply", "plan.json", *SIGNED).code == 11
     ran = desk.ok("apply", "plan.json", *approved(plan), *SIGNED)
