@@ -35,6 +35,9 @@ _ROWS = (40, 10, 3)  # of each table and list; fewer where they are so long that
 _FEWER = (1, 0)  # on the page of a group
 _MAX_REASON, _BRIEF = 300, 100
 _ROOM = 10  # beside a mark: the end of its line, and a longer state
+_FILES = (
+    "*Files changed* has `.github/flux-manifests.lock.yaml` alone: a merge takes along everything else on this branch."
+)
 _TOO_LONG = "The changes are too many to show them here: the plan of the run has all of them."
 
 
@@ -97,7 +100,7 @@ class Page(Struct, frozen=True):
             *self._found(rows),
             *self.telling(),
             "### What to check",
-            self._checks(),
+            self._checks(_FILES),
             "### How to answer",
             _listed(answers),
             self._who,
@@ -131,8 +134,8 @@ class Page(Struct, frozen=True):
     def _found(self, rows: int) -> tuple[str, ...]:
         return *self._why(rows), *_changes(self.step, rows)
 
-    def _checks(self) -> str:
-        return _listed(_checks(self.step, notes=bool(self.said())))
+    def _checks(self, *first: str) -> str:
+        return _listed((*first, *_checks(self.step, notes=bool(self.said()))))
 
     @property
     def _who(self) -> str:
@@ -208,6 +211,8 @@ class GroupPage(Struct, frozen=True):
                 markdown_table(head, [page.row() for page in self.pages]),
                 *(page.section(rows) for page in self.pages),
                 *(part for page in said for part in page.telling()),
+                "### What to check",
+                _listed((_FILES,)),
                 "### How to answer",
                 _listed(answers),
                 *(page.said() for page in said),

@@ -96,6 +96,7 @@ class TestAsking:
         asked = run(forge, "v2.9.4", "v2.9.5", None)
         pull = the_pull(fleet)
         assert (pull.branch, pull.title) == (BRANCH, "Flux v2.9.4, Flux v2.9.5 for eu (a, b)")
+        assert pull.body.count(f"*Files changed* has `{LOCK_FILE}` alone") == 1
         assert {name: (it.state, it.url) for name, it in asked.items()} == dict.fromkeys(
             "ab", (AskedState.OPENED, f"{forge.host}/acme/fleet/pull/{pull.number}")
         )

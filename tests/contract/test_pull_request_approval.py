@@ -93,6 +93,7 @@ class TestAsking:
         )  # fmt: skip
         assert lock(fleet, BRANCH) == Lock().with_entry(entry(question()))
         assert lock(fleet) == Lock()
+        assert f"*Files changed* has `{LOCK_FILE}` alone" in pull.body
         (commit,) = fleet.commits(BRANCH)
         assert commit.signed
 

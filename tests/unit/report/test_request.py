@@ -126,6 +126,7 @@ The kind Old was removed.
 
 ### What to check
 
+- *Files changed* has `.github/flux-manifests.lock.yaml` alone: a merge takes along everything else on this branch.
 - Nothing in use is gone: to prune a CRD deletes every object of its kind.
 - No manifest of yours needs an API version that Flux v2.9.4 does not serve any more, and none is stored in such a version in a cluster.
 - Everything under *What can break* is fixed in every cluster, or affects none.
