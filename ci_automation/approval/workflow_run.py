@@ -139,16 +139,16 @@ class WorkflowApprovals(Struct, frozen=True):
 
     def rejected(self, request: ApprovalRequest, since: datetime) -> str:
         """Return which run for a request began after a moment, and that its reviewers may have said no, or nothing."""
-        ended = tuple(run for run in self._standing(request.key).ended if run.created_at >= since)
+        ended = tuple(run for run in self._standing(request.key, since).ended if run.created_at >= since)
         if no := self._rejected(ended):
             return f"a reviewer rejected the run {no.url}"
         if len(ended) > _LAST_WORDS:
             return f"{len(ended)} runs asked for its digest, more than this run reads"
         return ""
 
-    def _standing(self, key: str | None) -> AskingRuns:
-        since = midnight(self.clock() - MEMORY)
-        runs = self.runs.runs(workflow=self.settings.workflow, event=_EVENT, since=since, limit=MOST_RUNS)
+    def _standing(self, key: str | None, since: datetime | None = None) -> AskingRuns:
+        day = midnight(since or self.clock() - MEMORY)
+        runs = self.runs.runs(workflow=self.settings.workflow, event=_EVENT, since=day, limit=MOST_RUNS)
         return asking_runs(runs, self.channel, self.branch, key, self.kind)
 
     def _cancel(self, runs: Iterable[WorkflowRun]) -> None:

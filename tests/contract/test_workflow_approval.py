@@ -229,6 +229,16 @@ class TestAsking:
         scene.forge.reject(scene.fleet.runs[0].id, "alice")
         assert scene.ask(question("v2.9.5")).state is AskedState.OPENED
 
+    @pytest.mark.parametrize(("days", "counts"), [(70, True), (71, False)])
+    def test_a_no_since_a_merge_is_not_forgotten(self, scene: Scene, days: int, *, counts: bool) -> None:
+        scene.ask()
+        (run,) = scene.fleet.runs
+        scene.forge.reject(run.id, "alice")
+        run.created = NOW - timedelta(days=days)
+        desk = scene.desk()
+        assert isinstance(desk, WorkflowApprovals)
+        assert bool(desk.rejected(request_of(question()), NOW - timedelta(days=70))) is counts
+
     def test_a_no_is_forgotten_after_two_months(self, scene: Scene) -> None:
         scene.ask()
         scene.forge.reject(scene.fleet.runs[0].id, "alice")
