@@ -94,6 +94,11 @@ def _action(answers: Answers, pin: str) -> Iterator[str]:
         f"See that it has the commit that your workflows run: {at}/commit/{pin}. To move them to another, run this "
         f"`setup` again with `--action {action}@COMMIT`."
     )
+    owner = answers.place.repository.partition("/")[0]
+    yield (
+        f"If your organisation allows only some actions, allow {action} and actions/checkout: "
+        f"{answers.place.server}/organizations/{owner}/settings/actions"
+    )
 
 
 def _files(

@@ -185,6 +185,7 @@ def test_three_channels_have_their_clicks_in_order(
             "with its whole history, to https://github.com/platform/ci-automation, if",
             "https://github.com/platform/ci-automation/settings/actions",
             f"https://github.com/platform/ci-automation/commit/{'a1' * 20}. To move them",
+            "https://github.com/organizations/acme-corp/settings/actions",
             "Commit",
             "Tick",
             "Make the environment flux-manifests ",
@@ -198,7 +199,7 @@ def test_three_channels_have_their_clicks_in_order(
         "doctor",
     )
     assert [(click, line) for click, line in zip(clicks, left, strict=True) if click not in line] == []
-    assert "command promote, artifact production" in left[8]
+    assert "command promote, artifact production" in left[9]
     written = files(clone)
     assert "overlay: clusters/flux-system\n" in written[".github/flux-manifests.yaml"]
     for name, tag in (("staging", "staging"), ("stable", "stable")):
@@ -354,7 +355,7 @@ def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_nam
     shown = capsys.readouterr().out
     assert shown.index("+  - name: edge") < shown.index("flux-manifests/edge/sync.yaml written")  # after all questions
     kept = (
-        "4. Take the changes of .github/flux-manifests.yaml, .github/workflows/flux.yaml, which were left as they are,"
+        "5. Take the changes of .github/flux-manifests.yaml, .github/workflows/flux.yaml, which were left as they are,"
     )
     assert kept in shown
     assert files(clone).items() >= before.items()
@@ -436,7 +437,7 @@ def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("stable",))
     assert run(["setup", CHANNEL, *ACTION]) == 0
     shown = capsys.readouterr()
-    assert "\n-- [ ] 10. Run workflow" in shown.out
+    assert "\n-- [ ] 11. Run workflow" in shown.out
     assert (todo.read_text(), f"{TODO} was left as it is" in shown.err) == (page, True)
     assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 0
     assert todo.read_text().count("- [x] ") == 2

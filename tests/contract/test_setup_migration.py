@@ -34,6 +34,14 @@ THREE = ("setup", "staging", "production", "stable", *ACTION)
 PATH = os.environ["PATH"]
 KEYED = "    publicKey: cosign.pub\n  signing: {mode: key, key: cosign.key}\n"
 ONLY_SYNC = "resources: [gotk-sync.yaml]\n"
+REFERRED = {  # by its number in the guide
+    r"Steps 1 to (\d+) of the list": "Commit the files",
+    r"The command of step (\d+) prints nothing": "Keep as patches",
+    r"Steps (\d+) to \d+ of the list, which": "Tick ",
+    r"Steps \d+ to (\d+) of the list, which": "create secret docker-registry",
+    r"Step (\d+), in Git": "delete all files of clusters/staging/",
+    r"Step (\d+): merge": "set `prune: true` in clusters/staging/",
+}
 
 
 def git(top: Path, *words: str) -> None:
@@ -96,6 +104,9 @@ def test_the_example_of_the_guide_works_as_printed(clone: Path, left: Callable[.
     listed = left(*setup.split()[1:])
     assert "\n".join(listed) + "\n" == blocks("text")[1]
     assert blocks("yaml") == [config(clone).partition("\n")[2]]
+    for words, step in REFERRED.items():
+        (number,) = re.findall(words, PAGE)
+        assert line(listed, step).startswith(f"{number}. ")
     assert {it for it in follows.splitlines() if f"`{it}`" not in "".join(listed)} == set()
 
     def merge(commands: str) -> None:
