@@ -141,13 +141,15 @@ def _kept(
     observed: Observed, version: Version, back_to: Version, problem: str, ports: Ports, intent: Intent
 ) -> tuple[tuple[Hold, ...], tuple[Record, ...]]:
     """Return the holds that go on; and of a channel out of place its newest record, and that of what it had last."""
-    ledger = ports.ledger(observed.channel)
+    ledger = replace(ports.ledger(observed.channel), lenient=True)  # what hides records stops no rollback
     kept = still_on(ledger.holds(observed.digest), back_to, intent.now)
-    with suppress(ImmutableTagMoved):  # which hides holds, and stops no rollback
-        if problem or problem_of(place(observed, ports), version, ports):
-            kept = (*kept_holds(observed, back_to, ports, intent.now), *kept)
-            return kept, tuple(filter(None, (ledger.newest(), ledger.last())))
-    return kept, ()
+    is_astray = True
+    with suppress(ImmutableTagMoved):
+        is_astray = bool(problem or problem_of(place(observed, ports), version, ports))
+    if not is_astray:
+        return kept, ()
+    kept = (*kept_holds(observed, back_to, ledger, intent.now), *kept)
+    return kept, tuple(filter(None, (ledger.newest(), ledger.last())))
 
 
 def _leaving(
@@ -166,7 +168,7 @@ def _leaving(
         verify(ports.registry, channel, observed.digest, ports.require_trusted())
     except (Unsigned, ForeignSignature) as error:
         problem = str(error)
-        with suppress(ImmutableTagMoved):  # as in `_kept`
+        with suppress(ImmutableTagMoved):  # which stops no rollback
             last = ports.ledger(channel).newest()
             if isinstance(error, Unsigned) and last is not None and last.digest == observed.digest:
                 problem = ""

@@ -63,6 +63,7 @@ class Ledger(Struct, frozen=True):
     registry: Registry
     channel: Reference
     trusted: Trusted | None
+    lenient: bool = False  # passes over a tag that hides a digest, and raises no `ImmutableTagMoved`
 
     @property
     def name(self) -> str:
@@ -167,7 +168,7 @@ class Ledger(Struct, frozen=True):
     def _tagged(self, tag: str) -> tuple[Record, ...]:
         """Return the records of this channel about what an immutable tag names; none if the tag is gone."""
         at = self.channel.at_tag(tag)
-        if (digest := self.registry.resolve(at)) is None:
+        if (digest := self.registry.resolve(at)) is None or (self.lenient and not tag.endswith(digest.short)):
             return ()
         if not tag.endswith(digest.short):
             raise ImmutableTagMoved(at, digest)

@@ -310,6 +310,17 @@ class TestWhoseItIs:
         shown = back(world)
         assert (version_of(world), "is not signed" in shown.problem) == (PATCH, True)
 
+    def test_no_tag_of_somebody_else_ends_a_hold_when_somebody_leaves_what_was_planted(self, world: World) -> None:
+        back(world)
+        misleading = CHANNEL.at_tag("v9.9.9-000000000000")
+        plant(world, made(PATCH, type(OVERLAY)(OVERLAY.files[:1])))
+        world.registry.put_manifest(misleading, world.registry.manifest(CHANNEL))
+        back(world, str(OLD))
+        del world.registry.repositories[str(CHANNEL.repository)].tags[str(misleading.tag)]  # as the message says
+        there = at(world)
+        scheduled(world)
+        assert at(world) == there
+
     @pytest.mark.parametrize("signed", [False, True], ids=["planted", "moved"])
     def test_a_hold_of_before_goes_on_whatever_somebody_put_there(self, world: World, *, signed: bool) -> None:
         back(world)

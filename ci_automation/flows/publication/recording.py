@@ -112,13 +112,12 @@ def sign_publication(publication: Publication, writer: RecordWriter, ports: Port
     return writer.sign(made)
 
 
-def kept_holds(observed: Observed, version: Version, ports: Ports, now: datetime) -> tuple[Hold, ...]:
+def kept_holds(observed: Observed, version: Version, ledger: Ledger, now: datetime) -> tuple[Hold, ...]:
     """Return the holds on what a channel had last, which a person's adoption of another digest does not end.
 
     Raises:
         ImmutableTagMoved: a tag hides a digest.
     """
-    ledger = ports.ledger(observed.channel)
     last = ledger.last()
     if last is None or last.digest == observed.digest:
         return ()
@@ -136,7 +135,7 @@ def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent
     ports.say(f"recording that {observed.digest} was adopted")
     ports.registry.put_blob(channel, CONFIG_BLOB)
     ledger, writer = ports.ledger(channel), ports.writer(channel, intent.run)
-    writer.keep(observed.manifest, kept_holds(observed, contents.version, ports, intent.now))
+    writer.keep(observed.manifest, kept_holds(observed, contents.version, ledger, intent.now))
     last, had = ledger.newest(), ledger.last()
     now = ports.later_than(had.at if had else None).clock()
     here = Hold(contents.version, observed.digest, now, reason="another digest was adopted")
