@@ -24,6 +24,7 @@ from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.promotion import consider
 from ci_automation.flows.promote import OtherDigest, Promoted, PromotionRefused, promote_considered
 from ci_automation.flows.update import update
+from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.plan import Plan
 from ci_automation.report.notes import notes_between
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     Desks = Mapping[RequestKind, Approvals]  # none for content where it is no step of its own
 
 
-_COUNTS_NO_MORE = (PolicyRefused, ApprovalOutdated, ApprovedDiffers, ApprovedUnseen, ChannelMoved)
+_COUNTS_NO_MORE = (PolicyRefused, ApprovalOutdated, ApprovedDiffers, ApprovedUnseen, ChannelMoved, ReleaseNotFound)
 
 
 class ApprovalNotCounted(PolicyRefused):

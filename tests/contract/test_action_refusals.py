@@ -222,6 +222,18 @@ def test_what_is_no_merge_that_counts_publishes_nothing(scene: Scene, name: str)
     assert scene.channel == before
 
 
+def test_an_approved_release_that_is_gone_keeps_no_patch_from_being_published(scene: Scene) -> None:
+    scene.offer(FIRST, MINOR)
+    asked(scene)
+    scene.fleet.merge(1, "ada")
+    scene.offer(FIRST)
+    before, ran = scene.channel, scene.run()
+    assert (ran.code, scene.channel) == (0, before), ran
+    assert f"has no release {MINOR}" in ran.said("warning")[0]
+    scene.offer(FIRST, PATCH)
+    assert scene.run().outputs["target-version"] == PATCH
+
+
 def asked_by_run(scene: Scene) -> dict[str, str]:
     """Let the minor have been asked for by a run, and return the inputs of its job."""
     asked(scene, BY_RUN)
