@@ -36,7 +36,7 @@ _TOP = frozenset({"version", "artifacts"})
 _ENTRY = frozenset({"artifact", "version", "base", "target"})
 _OPTIONAL = frozenset({"ask", "kind"})
 _PLACE = frozenset({"artifact", "kind"})
-_MOST_ASKS = 9999
+MOST_ASKS = 9999
 _Parsed = TypeVar("_Parsed")
 _PLAIN = re.compile(r"(oci://|layout:(?=[A-Za-z0-9./_-]))[A-Za-z0-9.:/_\[\]-]+")
 _BREAK = re.compile(r"\r\n|[\r\n]|\Z")
@@ -186,8 +186,8 @@ class _Parser:
         if kind not in tuple(RequestKind):
             self._wrong((*path, "kind"), f"it is not {' or '.join(RequestKind)}")
             return None
-        if not isinstance(ask, int) or isinstance(ask, bool) or not 1 <= ask <= _MOST_ASKS:
-            self._wrong((*path, "ask"), f"it is not a number from 1 to {_MOST_ASKS}")
+        if not isinstance(ask, int) or isinstance(ask, bool) or not 1 <= ask <= MOST_ASKS:
+            self._wrong((*path, "ask"), f"it is not a number from 1 to {MOST_ASKS}")
             return None
         if artifact is None or version is None or base is None or target is None:
             return None

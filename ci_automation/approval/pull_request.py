@@ -20,7 +20,7 @@ from ci_automation.approval.judge import (
     shown_by,
     witnesses,
 )
-from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
+from ci_automation.approval.lock import LOCK_FILE, MOST_ASKS, Lock, LockEntry
 from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, NotCounted, RequestKind
 from ci_automation.approval.request_branch import RequestBranch, WantedRequest, refused
 from ci_automation.github.commits import branch_name
@@ -155,7 +155,7 @@ class PullRequestApprovals:
         ask, before = 1, ""
         if there and there.request == request:
             # What was merged and did not count, or was used up, is asked for so that its old merge does not answer.
-            ask = there.ask + 1
+            ask = there.ask % MOST_ASKS + 1
             before = _lacked(merge_of(there, snapshot), there, question.step)
         settings = self._settings_for(request)
         page = Page(asked.name, asked.channel, question.step, question.notes, settings.approvals, settings.team, before)

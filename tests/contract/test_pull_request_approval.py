@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.lock import LOCK_FILE, InvalidLock, Lock, LockEntry
+from ci_automation.approval.lock import LOCK_FILE, MOST_ASKS, InvalidLock, Lock, LockEntry
 from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted, Question, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -559,6 +559,17 @@ class TestGranted:
         found = desk(forge).granted(BASE)
         assert isinstance(found, NotCounted)
         assert "had a description of other digests" in found.reason
+
+    def test_the_last_number_of_an_entry_ends_no_asking(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        fleet.merge(pull.number, "alice")
+        text = Lock().with_entry(entry(question(), MOST_ASKS)).text
+        fleet.push("main", {LOCK_FILE: text.encode()}, "bob")
+        run = desk(forge)
+        assert isinstance(run.granted(BASE), NotCounted)
+        assert run.ask(question()).state is AskedState.OPENED
+        assert isinstance(desk(forge).granted(BASE), NotCounted)
+        fleet.merge(fleet.pulls[-1].number, "alice")
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)
 
     def test_a_merge_of_ones_own_push_does_not_count_alone(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
         pushed(fleet, "bob")
