@@ -96,12 +96,15 @@ def promotion_headline(shown: PromotionShown, *, alone: bool = False) -> MarkedL
     elif shown.decision is Decision.AUTO and not shown.is_open:
         words = f"{shown.version} is current" if shown.ahead else f"nothing to do at {shown.version}"
     else:
-        asks = shown.decision in {Decision.APPROVAL, Decision.REFUSED}
         decided = _OPEN if shown.is_open else HEADLINES[shown.decision]
-        words = f"{shown.version} from {shown.source} {decided}{because(shown.findings) if asks else ''}"
+        words = f"{shown.version} from {shown.source} {decided}{because(shown.findings) if _asks(shown) else ''}"
     if shown.ahead and shown.findings.gates:
         words = f"{f'{shown.old_version} now' if shown.old_version else 'nothing yet'}; {words}"
     return MarkedLine(f"{channel}: {words}", shown.word)
+
+
+def _asks(shown: PromotionShown) -> bool:
+    return not shown.done and shown.decision in {Decision.APPROVAL, Decision.REFUSED}
 
 
 def promotion_table(shown: PromotionShown, *, every: bool = False) -> Table:
@@ -115,7 +118,8 @@ def promotion_table(shown: PromotionShown, *, every: bool = False) -> Table:
 
     had = ("before" if shown.done else "now", str(shown.old_version or "nothing yet"), digest(shown.before), "")
     approved = ("approved",) if shown.done and shown.decision is Decision.APPROVAL else ()
-    why = shown.reasons if every else brief_cell(shown.reasons, shown.findings.gates)
+    cause = because(shown.findings) if _asks(shown) and shown.reasons else ""
+    why = shown.reasons if every else brief_cell(shown.reasons, shown.findings.gates, cause)
     return digests_table((had, (shown.word, str(shown.version), digest(shown.digest), Reasons((*approved, *why)))))
 
 

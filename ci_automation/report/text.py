@@ -61,7 +61,8 @@ def headline(
     channel = f"{name} ({plan.artifact})" if name else str(plan.artifact)
     if unsigned:
         then = ", ".join(map(what_comes, plan.steps))
-        return MarkedLine(f"{channel}: {plan.current_version} is not signed: adopt it first, then {then}", "refused")
+        first = f"{plan.current_version} is not signed: adopt it first, then {then}"
+        return MarkedLine(f"{channel}: {first}", WORDS[Decision.APPROVAL])
     known = HEADLINES if verified else {**HEADLINES, Decision.AUTO: "is possible (nothing was verified)"}
     told = [(known[step.decision], step) for step in plan.steps]
     told = [
@@ -131,7 +132,8 @@ def plan_table(plan: Plan, done: int, start: int = 0, *, every: bool = True, ver
         if number < done:
             word = "published" if number >= start else "already published"
         approved = ("approved",) if number < done and step.decision is Decision.APPROVAL else ()
-        why = step.reasons if every else brief_cell(step.reasons, step.gates)
+        cause = _because(step) if number >= done else ""
+        why = step.reasons if every else brief_cell(step.reasons, step.gates, cause)
         rows.append((word, step, Reasons((*approved, *why))))
     places = [("before" if done else "now", plan.current_version, plan.current)]
     return steps_table(places, rows, plan, every=every)
@@ -175,9 +177,12 @@ def brief_reasons(reasons: Sequence[str], gates: Sequence[Verdict]) -> tuple[str
     return tuple(it for it in reasons if it not in stops | passed | of_all)
 
 
-def brief_cell(reasons: Sequence[str], gates: Sequence[Verdict]) -> tuple[str, ...]:
-    """Return the brief reasons for a table, which says of a step that waits what comes after that."""
-    told = brief_reasons(reasons, gates)
+def brief_cell(reasons: Sequence[str], gates: Sequence[Verdict], cause: str = "") -> tuple[str, ...]:
+    """Return the brief reasons for a table, after what `because` says of a step that asks or is refused.
+
+    Of a step that waits they say what comes after that.
+    """
+    told = (*filter(None, (cause.removeprefix(": "),)), *brief_reasons(reasons, gates))
     if {Decision.WAIT, Decision.APPROVAL} <= {it.decision for it in gates}:
         return (*told[:-1], "; ".join((*told[-1:], "then needs approval")))
     return told

@@ -144,7 +144,7 @@ class TestHeadline:
     def test_a_channel_that_nobody_signed_is_adopted_first(self) -> None:
         said = headline(plan(step(), step(Decision.APPROVAL)), 0, name="edge", verified=False, unsigned=True)
         first = f"edge ({CHANNEL}): v2.8.5 is not signed: adopt it first, then v2.8.8, v2.8.8"
-        assert (said.text, said.mark) == (first, "refused")
+        assert (said.text, said.mark) == (first, "needs approval")  # nothing failed
 
     @pytest.mark.parametrize(("steps", "then"), [((), "v2.8.5 is current"), ((step(),), "v2.8.8 can be published")])
     def test_a_digest_that_was_adopted_is_told_first(self, steps: tuple[PlannedStep, ...], then: str) -> None:
@@ -255,9 +255,9 @@ class TestPlanTable:
             (
                 Decision.APPROVAL,
                 (Verdict("kind", Decision.APPROVAL, "a minor"), Verdict("edits", Decision.AUTO, "ok", allowed=True)),
-                "ok",
+                "a minor; ok",
             ),
-            (Decision.REFUSED, (Verdict("crds", Decision.REFUSED, "it breaks"),), ""),
+            (Decision.REFUSED, (Verdict("crds", Decision.REFUSED, "it breaks: all of it"),), "it breaks"),
             (Decision.WAIT, (Verdict("hold", Decision.WAIT, "on hold"),), "on hold"),
             (
                 Decision.WAIT,
@@ -266,7 +266,7 @@ class TestPlanTable:
             ),
         ],
     )
-    def test_in_brief_it_says_whole_what_neither_the_headline_nor_the_step_says(
+    def test_in_brief_it_says_why_a_step_stops_and_whole_what_nothing_else_says(
         self, decision: Decision, gates: tuple[Verdict, ...], told: str
     ) -> None:
         reasons = tuple(gate.reason for gate in gates)
