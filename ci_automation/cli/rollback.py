@@ -13,6 +13,7 @@ from ci_automation.cli.output import confirmed, done_with_progress, print_json, 
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
 from ci_automation.cli.wiring import target
 from ci_automation.errors import PolicyRefused, UsageError
+from ci_automation.flows.publication.past import NotInHistory
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose_rollback, roll_back
 from ci_automation.policy.decision import Decision
 from ci_automation.records.notes import MAX_TEXT, is_fit
@@ -113,7 +114,12 @@ def rollback_command(
 
 def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> None:
     """Show what a rollback does, ask, and carry it out."""
-    proposal = propose_rollback(goal.channel, wish, goal.ports, goal.intent)
+    try:
+        proposal = propose_rollback(goal.channel, wish, goal.ports, goal.intent)
+    except NotInHistory as error:
+        if not wish.to:
+            error.hint = f"Add --to, or end a hold alone with --lift. {error.hint}"
+        raise
     _show(proposal.shown, goal, given)
     if proposal.shown.decision is Decision.REFUSED:
         raise RollbackRefused(proposal.shown)

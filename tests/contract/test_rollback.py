@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval
+from ci_automation.artifact.digest import Digest
 from ci_automation.cli import run
 from ci_automation.errors import Conflict
 from ci_automation.flows.apply import PlanUsed, StepRefused, apply
@@ -69,7 +70,6 @@ from tests.fakes.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.records.attached import Said
     from ci_automation.report.adoption import Adoption
 
@@ -194,8 +194,34 @@ class TestWhere:
         assert tag in caught.value.hint
 
     def test_where_nothing_was_published_no_tags_are_named(self) -> None:
-        error = NotInHistory(CHANNEL, "v2.98.5", World().ports())
+        error = NotInHistory(CHANNEL, "v2.98.5", Digest.of(b""), World().ports())
         assert error.hint.startswith("Nothing that this program published")
+
+    def test_no_tag_is_named_that_a_rollback_would_refuse(self, world: World) -> None:
+        """Neither what other channels alone had, nor what the channel has, nor what is newer."""
+        init(CHANNEL.at_tag("staging"), PATCH, world.ports(), intent(flags={"log-level": "debug"}))
+        (own,) = (tag for tag in world.registry.tags(CHANNEL) if tag.endswith(at(world).short))
+        back(world, str(PATCH))
+        with pytest.raises(NotInHistory, match=r"'v2\.98\.7'; the nearest is v2\.98\.5$") as caught:
+            propose_rollback(CHANNEL, Wish("2.98.7"), world.ports(), intent())
+        (tag,) = (tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.5"))
+        assert caught.value.hint.startswith(f"Give a version, or one of these tags: {tag}. ")
+        assert own not in caught.value.hint
+
+    def test_no_tag_is_named_that_hides_its_digest(self, world: World) -> None:
+        tags = world.registry.repositories[str(CHANNEL.repository)].tags
+        (moved,) = (tag for tag in tags if tag.startswith("v2.98.5"))
+        tags[moved] = next(digest for tag, digest in tags.items() if tag.startswith("v2.98.8"))
+        with pytest.raises(NotInHistory) as caught:
+            propose_rollback(CHANNEL, Wish(""), world.ports(), intent())
+        assert moved not in caught.value.hint
+
+    def test_of_a_channel_that_had_one_digest_no_tag_is_named(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent())
+        with pytest.raises(NotInHistory, match="nothing says where") as caught:
+            propose_rollback(CHANNEL, Wish(""), world.ports(), intent())
+        assert caught.value.hint.startswith("The channel had nothing before")
 
     def test_names_the_neighbours_of_a_version_that_is_not_there(self, world: World) -> None:
         with pytest.raises(NotInHistory, match=r"'v2\.98\.6'; the nearest are v2\.98\.5 and v2\.98\.8$"):

@@ -659,8 +659,13 @@ class TestLiftingAHold:
 
     def test_without_a_word_on_where_to_go_it_lists_the_tags(self, desk: Desk) -> None:
         ran = desk.run("rollback", CHANNEL, *SIGNED)
-        assert (ran.code, "goes back to: `to` is empty" in ran.err) == (2, True)
-        assert re.search(r"one of these tags: v2\.98\.8-[0-9a-f]{12}, v2\.98\.5-", ran.err)
+        assert (ran.code, f"nothing says where {CHANNEL} goes back to\n" in ran.err) == (2, True)
+        assert "Add --to, or end a hold alone with --lift. The channel had nothing before" in ran.err
+        desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED)
+        desk.ok("update", CHANNEL, *SIGNED)
+        tag = desk.ok("history", CHANNEL, *TRUSTED, "--output", "json").out
+        (tag,) = {*re.findall(r"v2\.98\.5-[0-9a-f]{12}", tag)}
+        assert f"one of these tags: {tag}. `history`" in desk.run("rollback", CHANNEL, *SIGNED).err
 
     @pytest.mark.parametrize("word", ["tomorrow", "31.1.2027", "2027-02-30", "2027-01-31T10:00"])
     def test_what_is_no_date_is_told_with_one(self, desk: Desk, word: str) -> None:

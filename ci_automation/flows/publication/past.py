@@ -12,32 +12,55 @@ from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.history import immutable_references
 from ci_automation.flux.artifact import immutable_tag, immutable_version
 from ci_automation.flux.version import InvalidVersion, Version, near_misses
-from ci_automation.records.attached import known_as
+from ci_automation.records.attached import TooManyRecords, known_as
 from ci_automation.records.ledger import ImmutableTagMoved
+from ci_automation.registry.port import NotAnIndex
 from ci_automation.signing.verify import Unsigned, verify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
 
 _SUFFIX = len("-1a2b3c4d5e6f")
 _SHOWN = 10  # tags in a hint
+_LOOKED_AT = 50  # tags for a hint: each costs some requests
 
 
 class NotInHistory(UsageError):
     """The digest to go back to is not in the channel's repository, or none is named."""
 
-    def __init__(self, channel: Reference, wanted: str, ports: Ports) -> None:
-        tags = [str(it.tag) for it in immutable_references(channel, ports)]
+    def __init__(self, channel: Reference, wanted: str, present: Digest, ports: Ports) -> None:
+        published = [str(it.tag) for it in immutable_references(channel, ports)]
+        tags = list(_had(channel, published, present, ports))
         near = ""
         with suppress(InvalidVersion):
             near = near_misses(Version.parse(wanted), filter(None, map(immutable_version, tags)))
-        unnamed = f"nothing says where {channel} goes back to: `to` is empty"
+        unnamed = f"nothing says where {channel} goes back to"
         super().__init__(f"nothing in the history of {channel} is {wanted!r}{near}" if wanted else unnamed)
-        newest = ", ".join(tags[:_SHOWN])
-        lists = "`history` lists the digests. To end a hold alone, use lift-hold or --lift."
-        none = "Nothing that this program published is in the repository. `update --adopt` begins a history."
-        self.hint = f"Give a version, or one of these tags: {newest}. {lists}" if tags else none
+        self.hint = "Nothing that this program published is in the repository. `update --adopt` begins a history."
+        if published:
+            self.hint = "The channel had nothing before that it could go back to. `history` lists what is there."
+        if tags:
+            newest = ", ".join(tags[:_SHOWN])
+            self.hint = f"Give a version, or one of these tags: {newest}. `history` lists the digests."
+
+
+def _had(channel: Reference, tags: Sequence[str], present: Digest, ports: Ports) -> Iterator[str]:
+    """Yield those of the newest tags that a rollback can go to: digests that are not newer, and the channel's own."""
+    versions = {tag: version for tag in tags if (version := immutable_version(tag))}
+    newest = next((version for tag, version in versions.items() if tag.endswith(present.short)), None)
+    older = [tag for tag, version in versions.items() if newest is None or version <= newest]
+    ledger = ports.ledger(channel)
+    for tag in older[:_LOOKED_AT]:
+        with suppress(TooManyRecords, NotAnIndex):  # of an attacker, who hides that tag alone
+            digest = ports.registry.resolve(channel.at_tag(tag))
+            if digest is None or digest == present or not tag.endswith(digest.short):
+                continue
+            found = ledger.all_records(digest)
+            if not found or any(record.channel == ledger.name for record in found):
+                yield tag
 
 
 class AmbiguousVersion(UsageError):
@@ -96,21 +119,21 @@ def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) ->
     """
     ports.say(f"looking for {wanted}")
     if not wanted:
-        raise NotInHistory(channel, wanted, ports)
+        raise NotInHistory(channel, wanted, present, ports)
     if immutable_version(wanted) is not None:
-        return _named(channel.at_tag(wanted), channel, ports)
+        return _named(channel.at_tag(wanted), channel, present, ports)
     try:
         if wanted.startswith("sha256:"):
             digest = Digest.parse(wanted)
             if ports.registry.resolve(channel.at_digest(digest)) is None:
-                raise NotInHistory(channel, wanted, ports)
+                raise NotInHistory(channel, wanted, present, ports)
             return digest
         version = Version.parse(wanted)
     except (InvalidDigest, InvalidVersion):
-        raise NotInHistory(channel, wanted, ports) from None
+        raise NotInHistory(channel, wanted, present, ports) from None
     found = _of_version(channel, version, present, ports)
     if not found:
-        raise NotInHistory(channel, str(version), ports)
+        raise NotInHistory(channel, str(version), present, ports)
     if present in found:
         return present
     return next(iter(found)) if len(found) == 1 else _last_of(channel, version, found, ports)
@@ -129,7 +152,7 @@ def other_tags(channel: Reference, version: Version, present: Digest, ports: Por
 
 def _of_version(channel: Reference, version: Version, present: Digest, ports: Ports) -> dict[Digest, str]:
     return {
-        _named(reference, channel, ports): str(reference.tag)
+        _named(reference, channel, present, ports): str(reference.tag)
         for reference in immutable_references(channel, ports)
         if str(reference.tag)[:-_SUFFIX] == immutable_tag(version, present)[:-_SUFFIX]
     }
@@ -147,10 +170,10 @@ def require_version(channel: Reference, wanted: str, digest: Digest, found: Vers
         raise OtherVersion(channel, wanted, digest, found)
 
 
-def _named(tag: Reference, channel: Reference, ports: Ports) -> Digest:
+def _named(tag: Reference, channel: Reference, present: Digest, ports: Ports) -> Digest:
     digest = ports.registry.resolve(tag)
     if digest is None:
-        raise NotInHistory(channel, str(tag.tag), ports)
+        raise NotInHistory(channel, str(tag.tag), present, ports)
     if not str(tag.tag).endswith(digest.short):
         raise ImmutableTagMoved(tag, digest)
     return digest
