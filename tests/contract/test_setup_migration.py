@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from tests.contract.scene import Scene
 
 ACTION = ("--action", "acme/ci-automation")
-PAGE = (Path(__file__).parents[2] / "docs/guides/migration.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "tutorials/from-bootstrap.md").read_text()
 EXTRA = Options(components=(*DEFAULT_COMPONENTS, "image-reflector-controller", "image-automation-controller"))
 CLUSTERS = ("staging", "production-eu", "production-us", "stable")
 THREE = ("setup", "staging", "production", "stable", *ACTION)
 PATH = os.environ["PATH"]
 KEYED = "    publicKey: cosign.pub\n  signing: {mode: key, key: cosign.key}\n"
 ONLY_SYNC = "resources: [gotk-sync.yaml]\n"
-REFERRED = {  # by its number in the guide
+REFERRED = {  # by its number in the tutorial
     r"Steps 1 to (\d+) of the list": "Commit the files",
     r"The command of step (\d+) prints nothing": "Keep as patches",
     r"Steps (\d+) to \d+ of the list, which": "Tick ",
@@ -86,12 +87,11 @@ def config(clone: Path) -> str:
 
 
 def blocks(kind: str) -> list[str]:
-    """Return the blocks of the example in the guide."""
-    example = PAGE.partition("## An example on GitHub")[2].partition("## Folders that differ")[0]
-    return re.findall(rf"^```{kind}\n(.*?)^```", example, re.MULTILINE | re.DOTALL)
+    """Return the blocks of the tutorial."""
+    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_example_of_the_guide_works_as_printed(clone: Path, left: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str]], tmp_path: Path) -> None:
     for cluster in CLUSTERS:
         bootstrap(clone, f"clusters/{cluster}/flux-system", options=EXTRA)
     folders = {it.split()[0] for it in blocks("text")[0].splitlines()}
@@ -245,7 +245,7 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
     for each, folder, what in zip(told, "abc", names, strict=True):
         assert f"production-{folder}/flux-system differs from clusters/staging/flux-system in {what}, and" in each
         assert each.endswith("/docs/guides/migration.md#folders-that-differ")
-    assert "## Folders that differ\n" in PAGE
+    assert "## Folders that differ\n" in (DOCS / "guides/migration.md").read_text()
 
 
 def test_what_differs_can_be_a_patch_of_the_channel_or_a_channel_of_its_own(clone: Path) -> None:
