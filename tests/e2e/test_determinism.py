@@ -22,15 +22,14 @@ from tests.unit.flux.recipe import RECIPE
 print(compose(RECIPE).digest)
 """
 ROOT = Path(__file__).parents[2]
+LIBRARIES = os.pathsep.join([str(ROOT), str(Path(semver.__file__).parents[1])])
 
 
 def digest_in(python: str, umask: str = "022", **environment: str) -> str:
     """Compose the sample artifact in another process."""
-    # semver is all that composing needs besides the standard library; pytest, for importing the test module.
-    path = os.pathsep.join([str(ROOT), str(Path(semver.__file__).parents[1])])
     done = subprocess.run(
         [python, "-W", "ignore", "-c", PROGRAM, umask],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": path, **environment},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": LIBRARIES, **environment},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -60,10 +59,13 @@ def test_the_umask_does_not_matter(umask: str) -> None:
 
 
 def other_pythons() -> list[str]:
-    """Return the interpreters of this machine that can run the project."""
+    """Return the interpreters of this machine that can load the libraries, which are compiled for some of them."""
     found = [name for minor in range(11, 20) if (name := shutil.which(f"python3.{minor}"))]
+    load, environment = ("-W", "ignore", "-c", "import msgspec"), {**os.environ, "PYTHONPATH": LIBRARIES}
     return [
-        name for name in found if subprocess.run([name, "-c", ""], capture_output=True, check=False).returncode == 0
+        name
+        for name in found
+        if subprocess.run([name, *load], env=environment, capture_output=True, check=False).returncode == 0
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import re
 import threading
 from copy import deepcopy
@@ -60,7 +59,7 @@ class Forge:
     largest_text: int = 512_000  # characters of a file that GraphQL shows
 
     def __post_init__(self) -> None:
-        self._ids = itertools.count(1001)
+        self._last_id = 1000
         self.objects = Objects()
         self.users: dict[str, User] = {}
         self.teams: dict[str, Team] = {}
@@ -138,7 +137,8 @@ class Forge:
 
     def next_id(self) -> int:
         """Return a number that nothing else has."""
-        return next(self._ids)
+        self._last_id += 1
+        return self._last_id
 
     def user(self, login: str) -> User:
         """Return the account of that name, made where it is not there."""
