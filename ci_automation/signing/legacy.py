@@ -12,6 +12,7 @@ import json
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact import gojson
 from ci_automation.artifact.digest import Digest
@@ -76,7 +77,8 @@ def payload(reference: Reference, digest: Digest) -> bytes:
 def signatures(registry: Registry, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
     """Return the descriptors of all signatures of `digest`, not verified.
 
-    Cosign and Flux take any layer that has a signature in its annotations, whatever its media type.
+    Cosign and Flux take any layer that has a signature in its annotations, whatever its media type. They look a blob up
+    by its digest, in the config first, and want the size that is stated there: each descriptor has that one.
 
     Raises:
         InvalidManifest: the tag does not name a manifest, or Go would read the manifest differently.
@@ -85,7 +87,8 @@ def signatures(registry: Registry, reference: Reference, digest: Digest) -> tupl
         manifest = registry.manifest(signature_reference(reference, digest))
     except (NotFound, NoLayers):
         return ()
-    return tuple(filter(is_signature, manifest.layers))
+    sizes = {each.digest: each.size for each in reversed((manifest.config, *manifest.layers))}
+    return tuple(replace(layer, size=sizes[layer.digest]) for layer in manifest.layers if is_signature(layer))
 
 
 def is_signature(layer: Descriptor) -> bool:
@@ -110,7 +113,7 @@ def _with_payloads(
     expected = payload(reference, digest)
     known = Digest.of(expected)
     for layer in sorted(found, key=lambda layer: layer.digest != known):
-        if layer.digest == known:
+        if layer.digest == known and layer.size == len(expected):
             yield Signature(layer.annotations, expected)
         # Not written for this repository: mirrored, or another signer's payload.
         elif layer.size > _MAX_PAYLOAD_BYTES:
@@ -214,10 +217,12 @@ def add(
     for blob in (message, CONFIG_BLOB):  # `publish` uploads them before: between the look and the write lies nothing
         registry.put_blob(reference, blob)
     config = Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB)
-    layers = present if layer in present else (*present, layer)
+    # What states another size of our payload hides each signature over it.
+    readable = tuple(each for each in present if each.digest != layer.digest or each.size == layer.size)
+    layers = readable if layer in readable else (*readable, layer)
     if len(layers) > MAX_LAYERS:
         raise SignaturesUnreadable(
-            at, (f"it has {len(present)} signatures, and with one more Flux would read none of them")
+            at, (f"it has {len(readable)} signatures, and with one more Flux would read none of them")
         )
     registry.put_manifest(at, Manifest.build(config, layers))
     return True

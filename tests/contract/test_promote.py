@@ -29,7 +29,7 @@ from ci_automation.flows.promote import (
     RecordNotBelieved,
     promote,
 )
-from ci_automation.flows.publication.copy import TooLargeToCopy
+from ci_automation.flows.publication.copy import TooLargeToCopy, copy
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
@@ -49,7 +49,7 @@ from ci_automation.signing import legacy
 from ci_automation.signing.cluster import ClusterWouldRefuse
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
-from ci_automation.signing.verify import Unsigned, verify
+from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, intent, made_once, signing_key
 
@@ -750,6 +750,22 @@ class TestTrust:
         with pytest.raises(ClusterWouldRefuse):
             road.promote()
         assert channel(road, ELSEWHERE) != wanted
+
+    def test_a_signature_that_is_at_the_target_stays_before_what_the_source_states_of_its_payload(self) -> None:
+        """Clusters take the first size that a `.sig` states of a payload."""
+        road = settled(BESIDE)
+        wanted = channel(road, STAGING)
+        put_whole(road, wanted)
+        at, there = (legacy.signature_reference(it, wanted) for it in (STAGING, BESIDE))
+        signatures = road.here.manifest(at)
+        road.there.put_blob(BESIDE, road.here.blob(STAGING, signatures.layers[0]))
+        road.there.put_manifest(there, signatures)
+        wrong = replace(signatures.layers[0], size=1)
+        road.here.put_manifest(at, Manifest.build(signatures.config, (wrong, *signatures.layers)))
+        with pytest.raises(ForeignSignature):
+            road.promote()
+        copy(road.here, STAGING, road.there, BESIDE.at_digest(wanted), wanted)
+        assert verify(road.there, BESIDE, wanted, OURS).digest == wanted
 
     def test_a_source_that_is_not_there_is_told(self) -> None:
         with pytest.raises(SourceEmpty, match=f"{STAGING} has nothing yet"):

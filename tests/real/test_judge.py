@@ -16,11 +16,13 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA384
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import Manifest
 from ci_automation.flux.version import Version
 from ci_automation.records import attached
-from ci_automation.signing import bundle
+from ci_automation.signing import bundle, legacy
 from ci_automation.signing.cluster import cluster_table
 from ci_automation.signing.trust import Identity, IdentityMatch
 from ci_automation.signing.verify import gather
@@ -171,6 +173,20 @@ def message_signature(place: Place) -> None:
     place.plant_bundle(place.world.public.local.sign_artifact(place.publication.composed.manifest.raw))
 
 
+def resized(by: int, *, config: bool = False, beside: bool = False) -> Step:
+    """Let the .sig state another size of its payload: in its layer, in one before that, or in the config."""
+
+    def step(place: Place) -> None:
+        layers = legacy.signatures(place.registry, place.channel, place.digest)
+        wrong = tuple(replace(layer, size=layer.size + by) for layer in layers)
+        at = legacy.signature_reference(place.channel, place.digest)
+        first = wrong[0] if config else place.registry.manifest(at).config
+        planted = Manifest.build(first, layers if config else (*wrong, *layers) if beside else wrong)
+        place.registry.put_manifest(at, planted)
+
+    return step
+
+
 def with_sha_384(place: Place) -> None:
     """Sign it as cosign and a KMS do with a P-384 key."""
     key = place.world.keys["EC P-384"].key
@@ -226,6 +242,10 @@ CASES = {
     "a record by the identity as a bundle, alone": Case(PUBLIC, (unsigned, relabelled(PUBLIC_ONE))),
     "an attestation by the key alone": Case(KEY, (unsigned, dsse(OURS, predicate="https://slsa.dev/provenance/v1"))),
     "a .sig for another digest": Case(KEY, (unsigned, sig(OURS, ANOTHER))),
+    "a .sig that states more bytes than its payload has": Case(KEY, (BY_KEY, resized(1))),
+    "a .sig that states fewer bytes than its payload has": Case(KEY, (BY_KEY, resized(-1))),
+    "a .sig that states more bytes in a layer before": Case(KEY, (BY_KEY, resized(1, beside=True))),
+    "a .sig that states more bytes in its config": Case(KEY, (BY_KEY, resized(1, config=True))),
     "a .sig for another digest, and ours": Case(KEY, (BY_KEY, sig(OURS, ANOTHER))),
     "a bundle for another digest": Case(KEY, (unsigned, dsse(OURS, ANOTHER))),
     **{

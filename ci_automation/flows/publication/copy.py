@@ -290,8 +290,8 @@ def _merged(ours: Manifest | None, theirs: Manifest, at: Reference) -> Manifest 
     missing = tuple(layer for layer in theirs.layers if layer not in ours.layers)
     if not missing:
         return None
-    if all(layer in theirs.layers for layer in ours.layers):
-        return theirs
+    if theirs.config == ours.config and theirs.layers[: len(ours.layers)] == ours.layers:
+        return theirs  # the order counts: readers take the first layer with a digest
     if (number := len(ours.layers) + len(missing)) > MAX_LAYERS:
         raise SignaturesUnreadable(
             at, (f"it and the source's have {number} signatures together, and Flux would read none of them")

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
@@ -246,6 +247,29 @@ class TestSigning:
         after = registry.manifest(legacy.signature_reference(CHANNEL, digest)).raw
         kept = before[before.index(b'"layers":[') : -len(b"]}")]
         assert kept in after
+
+    @pytest.mark.parametrize("where", ["its own", "a layer before", "the config"])
+    @pytest.mark.parametrize("by", [1, -1])
+    def test_takes_the_place_of_what_states_another_size_of_the_payload(
+        self, registry: InMemoryRegistry, digest: Digest, where: str, by: int
+    ) -> None:
+        """No cluster reads it, nor a signature over the same payload: see `tests/real/test_judge.py`."""
+        sign(registry, digest)
+        at = legacy.signature_reference(CHANNEL, digest)
+        manifest = registry.manifest(at)
+        (layer,) = manifest.layers
+        wrong = replace(layer, size=layer.size + by)
+        config = wrong if where == "the config" else manifest.config
+        layers = {"its own": (wrong,), "a layer before": (wrong, layer), "the config": (layer,)}[where]
+        registry.put_manifest(at, Manifest.build(config, layers))
+        with pytest.raises(ForeignSignature, match="its payload is not there"):
+            checked(registry, digest)
+        assert sign(registry, digest).digest == digest
+        now = registry.manifest(at)
+        assert (now.config, [(it.digest, it.size) for it in now.layers]) == (
+            manifest.config,
+            [(layer.digest, layer.size)],
+        )
 
     def test_adds_to_what_does_not_count(self, registry: InMemoryRegistry, digest: Digest) -> None:
         attach(registry, digest, signed(payload(OTHER)))
