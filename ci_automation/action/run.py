@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 PLANS = "flux-manifests-plans"
 _OPTION = re.compile(r"--([a-z](?:[a-z-]*[a-z])?)")
-_ADOPTING = re.compile(r"`update(?: NAME)? --adopt`")
+_ADOPTING = re.compile(r"`update(?: [^`]+)? --adopt`")
 _NAMES = frozenset(each.name for each in INPUTS)
 _SECRET_VARIABLES = ("COSIGN_PASSWORD", "VAULT_TOKEN")
 _MAX_VALUE = 100 << 10  # a later run may put it into a variable, and Linux takes 128 KiB of one (`execve`)

@@ -19,6 +19,7 @@ from ci_automation.cli.output import (
     width,
 )
 from ci_automation.errors import Error, PolicyRefused
+from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.text import headline, plan_table
@@ -201,12 +202,22 @@ def _print_result(
 
 
 def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_file: str | None) -> None:
-    from ci_automation.cli.follow_up import flags, planned, repeated_options, signing_options
+    from ci_automation.cli.follow_up import (
+        flags,
+        lifting,
+        planned,
+        repeated_options,
+        signing_options,
+        signs_elsewhere,
+    )
     from ci_automation.report.text import approval_commands
 
     if outcome.unsigned:
         print_text(f"{_ADOPTING}\n{_updating(result.target, replace(given, adopt=True), begun=False)}")
         return
+    held = any(it.gate == "hold" and it.decision is Decision.WAIT for step in outcome.waiting for it in step.gates)
+    if held and not signs_elsewhere(result.target, given):
+        print_text(f"To lift the hold:\n{shlex.join(lifting(result.target, given))}")
     again = repeated_options(_again(given, outcome), begun=bool(outcome.done))
     if commands := approval_commands(
         result.target.name,
@@ -232,15 +243,17 @@ def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
 
 def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str]:
     """Yield what a person must not miss besides the steps."""
-    intent = result.target.intent
+    intent, name = result.target.intent, result.target.name
     if outcome.plan.steps:
         yield from _of_steps(outcome, intent)
     yield from _of_trust(result, outcome)
     if not outcome.placed:
-        yield "Not checked: whether the channel was moved back to an earlier digest. The command `verify` checks that."
+        verify = in_shell("verify", name)
+        yield f"Not checked: whether the channel was moved back to an earlier digest. {verify} checks that."
     if outcome.astray:
         tags = ", ".join(outcome.astray)
-        yield f"Version tags that do not lead to this digest: {tags}. `update` or `check --heal` moves them."
+        heal = in_shell("check", name, "--heal")
+        yield f"Version tags that do not lead to this digest: {tags}. {in_shell('update', name)} or {heal} moves them."
     for it in outcome.vulnerable:
         fixed = f"{it.fixed_by} fixes it" if it.fixed_by else "no step of this plan fixes it"
         yield f"{outcome.plan.current_version} has a known vulnerability, {it.vulnerability}: {fixed}."
@@ -256,7 +269,8 @@ def _of_trust(result: Result, outcome: Outcome) -> Iterator[str]:
         unread = " So no signed hold was read: a release above may be one that was rolled back."
         yield f"Nothing was verified: {result.target.ports.why_nobody}.{unread if outcome.plan.steps else ''}"
         if not (outcome.unsigned or result.target.intent.unsafe_unsigned):
-            yield "If no signer of yours signed it, begin with `update --adopt`, which shows every file first."
+            adopting = in_shell("update", result.target.name, "--adopt")
+            yield f"If no signer of yours signed it, begin with {adopting}, which shows every file first."
     if result.target.intent.adopt and outcome.trust == "verified" and not outcome.healed:
         yield f"{outcome.plan.current} is trusted already: there is nothing to adopt."
 

@@ -18,6 +18,7 @@ from ci_automation.flows.planning.plan import Outcome
 from ci_automation.flows.planning.step import Wanted, render_step
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
+from ci_automation.impact.change import in_shell
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Placed
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.step import Rendered
@@ -92,12 +94,12 @@ class NotApproved(PolicyRefused):
 class StepRefused(PolicyRefused):
     """The next step of a plan is refused or has to wait now."""
 
-    def __init__(self, step: PlannedStep) -> None:
+    def __init__(self, step: PlannedStep, channel: Reference) -> None:
         word = "is refused" if step.decision is Decision.REFUSED else "has to wait"
         super().__init__(f"the step to {step.new_version} {word}: {_why(step, step.decision)}")
         held = step.decision is Decision.WAIT
         if held and any(gate.gate == "hold" and gate.decision is Decision.WAIT for gate in step.gates):
-            self.hint = "Nothing was published. `rollback` with `--lift` ends the hold."
+            self.hint = f"Nothing was published. {in_shell('rollback', str(channel), '--lift')} ends the hold."
         elif held:
             self.hint = "Nothing was published. Wait until the time that the reason names, or change the policy."
         else:
@@ -155,7 +157,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
         raise PlanOutdated(plan, observed.digest)
     version = present_version(observed, ports, intent)
     placed = in_place(observed, version, ports, intent, approved=observed.digest in approved)
-    doing = _Doing(approved, ports.later_than(placed.last), intent)
+    doing = _Doing(plan.artifact, approved, ports.later_than(placed.last), intent)
     steps = doing.rendered(placed, plan.going(path).steps[len(path) :])
     _refuse_used(plan, placed, [rendered.step.target for rendered, _ in steps], ports, begun=bool(path))
     owed = Owed(path[-1].base, partial(doing.again, path[-1])) if path else None  # by an earlier run of this plan
@@ -187,8 +189,9 @@ def _refuse_used(plan: Plan, placed: Placed, targets: Sequence[Digest], ports: P
 
 
 class _Doing(Struct, frozen=True):
-    """Means of applying a plan: the digests that a person approved, and the ports."""
+    """Means of applying a plan to a channel: the digests that a person approved, and the ports."""
 
+    channel: Reference
     approved: Collection[Digest]
     ports: Ports
     intent: Intent
@@ -229,11 +232,19 @@ class _Doing(Struct, frozen=True):
             NotApproved, StepRefused: it must not be done.
         """
         rendered = _render_again(base, step, self.ports, self.intent)
-        if obstacle := _obstacle(step, rendered.step, self.approved):
-            raise obstacle
+        self._require_allowed(step, rendered.step)
         if step.target not in self.approved:
             return rendered, None
         return rendered, self.intent.approval_by("--approve", self.ports.clock())
+
+    def _require_allowed(self, step: PlannedStep, now: PlannedStep) -> None:
+        """Check that neither the plan nor this run stops the step: the graver decision counts."""
+        for either in (now, step):
+            if not either.decision.is_actionable:
+                raise StepRefused(either, self.channel)
+        asks = [it for it in (now, step) if it.decision is Decision.APPROVAL]
+        if asks and step.target not in self.approved:
+            raise NotApproved(asks[0])
 
 
 def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -> Rendered:
@@ -248,16 +259,3 @@ def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -
     for hazard in found.unseen(frozenset(it.named for it in step.hazards)):
         raise NewHazard(step, hazard, builds=ports.kustomize is not None)
     return rendered
-
-
-def _obstacle(step: PlannedStep, now: PlannedStep, approved: Collection[Digest]) -> PolicyRefused | None:
-    """Return the error that stops a step: the graver decision of the plan and of this run."""
-    for either in (now, step):
-        if not either.decision.is_actionable:
-            return StepRefused(either)
-    needs_approval = Decision.APPROVAL in {now.decision, step.decision}
-    return (
-        NotApproved(now if now.decision is Decision.APPROVAL else step)
-        if needs_approval and step.target not in approved
-        else None
-    )

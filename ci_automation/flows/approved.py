@@ -188,7 +188,7 @@ def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) 
     if rendered.step.target != request.target:
         raise ApprovedDiffers(request, rendered.step.target)
     if not rendered.step.decision.is_actionable:
-        raise StepRefused(rendered.step)
+        raise StepRefused(rendered.step, request.artifact)
     return rendered
 
 

@@ -22,6 +22,7 @@ from ci_automation.flows.rendering import UnprovenRendering
 from ci_automation.flux.artifact import PUSHED, compose_pushed
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
+from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, decide, reasons
 from ci_automation.policy.gates import Situation, version_verdicts
 from ci_automation.policy.hold import Offered, hold_verdict, still_on
@@ -72,6 +73,8 @@ class StillHeld(PolicyRefused):
 
     def __init__(self, channel: Reference, verdict: Verdict) -> None:
         super().__init__(f"{channel} was deleted, and its hold counts: {verdict.reason}")
+        lift = in_shell("rollback", str(channel), "--lift")
+        self.hint = f"Begin with the version that it had last, lift the hold with {lift}, and `update` it."
 
 
 class WasNewer(PolicyRefused):

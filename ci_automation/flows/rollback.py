@@ -30,7 +30,7 @@ from ci_automation.flows.publication.recording import (
     sign_rollback,
 )
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
-from ci_automation.impact.change import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Hazard, in_shell
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation
@@ -66,15 +66,15 @@ class NotBack(PolicyRefused):
 
     def __init__(self, channel: Reference, present: Version, wanted: Version) -> None:
         super().__init__(f"{wanted} is newer than {present}, which {channel} has")
+        self.hint = f"`update` goes to a newer version. {in_shell('rollback', str(channel), '--lift')} ends a hold."
 
 
 class RollbackRefused(PolicyRefused):
     """A rollback breaks something that is not acknowledged."""
 
     def __init__(self, rollback: Rollback) -> None:
-        super().__init__(
-            f"{rollback.channel} was not rolled back to {rollback.target_version}: {'; '.join(rollback.obstacles)}"
-        )
+        what = f"{rollback.channel} was not rolled back to {rollback.target_version}"
+        super().__init__(f"{what}: {'; '.join(rollback.obstacles)}")
         accept = " ".join(f"--acknowledge {each}" for each in rollback.breaks) or "--allow-removal"
         self.hint = f"Nothing was changed. Do what the message says, or accept that: {accept}"
         if any(it.final for it in rollback.findings.hazards):

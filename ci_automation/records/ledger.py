@@ -42,6 +42,7 @@ class ImmutableTagMoved(VerificationFailed):
 
     def __init__(self, reference: Reference, found: Digest) -> None:
         super().__init__(f"{reference} points at {found}, and its name says another digest")
+        self.hint = f"{reference.tag} must never move. Find out who moved it, and point it back or delete it."
 
 
 class Position(Struct, frozen=True):

@@ -228,11 +228,8 @@ def change_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
     harmless = found.harmless(every=detail.every)
     if detail.hint and not 0 < len(harmless) <= (0 if detail.below == 1 else _FEW):
         numbers = Counter(it.belongs_to for it in harmless)
-        counted = [
-            *(f"{number} {name} change{'s' if number > 1 else ''}" for name, number in numbers.items()),
-            *counted,
-        ]
-        yield from [MarkedLine(f"+ {', '.join(counted)}{detail.hint}", _COUNTED)] if counted else ()
+        told = [f"{number} {name} change{'s' if number > 1 else ''}" for name, number in numbers.items()]
+        yield from [MarkedLine(f"+ {', '.join([*told, *counted])}{detail.hint}", _COUNTED)] if told or counted else ()
     elif number := len(found.changes) - len(grave):
         listed = cut([_change((it,), taken, detail) for it in harmless], detail.rows)
         rest = (Bullet(f"{', '.join(counted)}{detail.hint}"),) if counted else ()

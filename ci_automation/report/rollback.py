@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.changes import text_parts
@@ -117,7 +118,8 @@ def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: 
             yield MarkedLine(f"{rollback.target_version} has {many} here; --to takes: {', '.join(rollback.others)}")
         if rollback.problem:
             yield MarkedLine(f"Updates stop at it: {rollback.problem}", "warning")
-            yield MarkedLine("To go on from there, adopt it with `update --adopt`.")
+            adopting = in_shell("update", str(rollback.channel), "--adopt")
+            yield MarkedLine(f"To go on from there, adopt it with {adopting}.")
         yield from [MarkedLine(_SIGNS)] if rollback.signs else ()
         yield from _hold_lines(rollback, rollback.hold, lifting) if rollback.hold else _free_lines(rollback, lifting)
         return

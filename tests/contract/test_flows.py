@@ -310,8 +310,9 @@ class TestUpdate:
         present = world.registry.manifest(CHANNEL)
         taken = CHANNEL.at_tag(immutable_tag(PATCH, target))
         world.registry.put_manifest(taken, present)
-        with pytest.raises(ImmutableTagMoved):
+        with pytest.raises(ImmutableTagMoved) as caught:
             update(CHANNEL, world.ports(), intent())
+        assert caught.value.hint.startswith(f"{taken.tag} must never move. Find out who moved it, ")
 
     def test_an_immutable_tag_that_somebody_takes_after_the_list_of_tags_is_put_right(self, world: World) -> None:
         target = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0].target
@@ -391,9 +392,9 @@ class TestApply:
         step = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0]
         gates = (Verdict("hold", Decision.WAIT, "later", ""), Verdict("removal", Decision.REFUSED, "gone", ""))
         held = replace(step, gates=gates[:1], decision=Decision.WAIT)
-        assert "ends the hold" in StepRefused(held).hint
+        assert "ends the hold" in StepRefused(held, CHANNEL).hint
         refused = replace(step, gates=gates, decision=Decision.REFUSED)
-        assert "`plan` lists what to do" in StepRefused(refused).hint
+        assert "`plan` lists what to do" in StepRefused(refused, CHANNEL).hint
 
     @pytest.mark.parametrize(
         ("gate", "hint"),

@@ -299,8 +299,9 @@ def test_a_channel_that_was_moved_back_is_installed_on_no_cluster(world: World) 
     before = at(world)
     update(CHANNEL, later(world, 1), intent())
     point(world, before)
-    with pytest.raises(ChannelMovedBack):
+    with pytest.raises(ChannelMovedBack) as caught:
         prepare(CHANNEL, later(world, 2), SyncSettings(), None, "1m")
+    assert f"If you moved it, use `update {CHANNEL} --adopt`, which" in caught.value.hint
 
 
 class TestARecordThatIsMissing:

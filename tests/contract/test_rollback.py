@@ -279,8 +279,9 @@ class TestWhere:
 
     def test_is_not_a_newer_version(self, world: World) -> None:
         back(world)
-        with pytest.raises(NotBack):
+        with pytest.raises(NotBack) as caught:
             propose_rollback(CHANNEL, Wish(str(MINOR)), world.ports(), intent())
+        assert caught.value.hint.endswith(f"`rollback {CHANNEL} --lift` ends a hold.")
 
     def test_is_no_tag_that_was_moved(self, world: World) -> None:
         tag = next(tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.8"))
@@ -538,7 +539,7 @@ class TestAfterwards:
         back(world)
         with pytest.raises(StepRefused, match="has to wait") as caught:
             apply(plan, {target}, world.ports(), intent(policy=AUTO))
-        assert "`rollback` with `--lift` ends the hold" in caught.value.hint
+        assert f"`rollback {CHANNEL} --lift` ends the hold" in caught.value.hint
         assert at(world) == base
 
     def before(self, world: World) -> Digest:
@@ -605,8 +606,9 @@ class TestAfterwards:
         past = at(world)
         delete_channel(world)
         for wish in (intent(overlay=OVERLAY), intent()):
-            with pytest.raises(StillHeld, match="was rolled back"):
+            with pytest.raises(StillHeld, match="was rolled back") as caught:
                 init(CHANNEL, MINOR, world.ports(), wish)
+            assert f"lift the hold with `rollback {CHANNEL} --lift`" in caught.value.hint
         with pytest.raises(WasNewer, match=f"had {PATCH} last, which is newer than {OLD}"):
             init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
         slow = replace(world.ports(), clock=lambda: NOW - timedelta(days=900))

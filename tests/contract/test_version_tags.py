@@ -343,6 +343,8 @@ class TestWhoseTheyAre:
         point(world, str(MINOR), older)
         found = verify_channel(CHANNEL.at_tag(str(MINOR)), world.ports(), wish()).problem
         assert isinstance(found, VersionTagAstray)
+        assert f"Find out who moved {MINOR}. `update " in found.hint
+        assert found.hint.endswith(" --heal` moves it back.")
 
     @pytest.mark.parametrize("after", [0, 1], ids=["the channel moved", "the tag moved"])
     def test_a_race_for_a_tag_is_told(self, world: World, after: int) -> None:

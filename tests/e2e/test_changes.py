@@ -345,7 +345,7 @@ class TestAdoption:
             "\nNothing was verified: no public key or identity is given. So no signed hold was read: a release above "
             "may be one that was rolled back.\nIf no signer of yours"
         ) in unverified
-        assert "begin with `update --adopt`" in unverified
+        assert f"begin with `update {CHANNEL} --adopt`" in unverified
         assert "Nothing was verified" not in desk.ok("check", CHANNEL, *TRUSTED).out
         assert (
             "its signature was not checked.\nNothing was verified: no public key" in desk.ok("pull", CHANNEL, "out").out

@@ -576,6 +576,20 @@ def test_version_tags_are_looked_at_and_moved_where_the_configuration_wants_them
     desk.ok("verify", "layout:registry:v2.99.4", *TRUSTED)
 
 
+def test_what_is_on_hold_is_told_with_the_command_that_lifts_it(desk: Desk) -> None:
+    desk.init(version="v2.98.8")
+    desk.ok("apply", "plan.json", *approved(desk.plan()), *SIGNED)
+    desk.ok("rollback", CHANNEL, "--to", "v2.98.8", "--yes", *SIGNED)
+    lines = {
+        command: desk.ok(command, CHANNEL, *options).out.partition("To lift the hold:\n")[2].partition("\n")[0]
+        for command, options in (("check", TRUSTED), ("plan", TRUSTED), ("update", SIGNED))
+    }
+    for line in lines.values():
+        assert shlex.split(line)[:4] == ["flux-manifests", "rollback", CHANNEL, "--lift"]
+    assert desk.ok(*shlex.split(lines["check"])[1:], "--yes").out.endswith(f") on {CHANNEL} is lifted.\n")
+    assert "To lift the hold" not in desk.ok("check", CHANNEL, *TRUSTED).out
+
+
 class TestLiftingAHold:
     @pytest.fixture(autouse=True)
     def rolled_back(self, desk: Desk) -> None:
@@ -754,7 +768,7 @@ def test_a_version_that_is_not_there_names_those_beside_it(desk: Desk, command: 
     ran = desk.run(*MISSING[command])
     assert ran.code in {2, 21}
     assert "v2.98.6" in ran.err
-    assert re.search(r"; the nearest are v2\.98\.5 and v2\.98\.\d+\n", ran.err)
+    assert re.search(r"; the nearest (is v2\.98\.5|are v2\.98\.5 and v2\.98\.\d+)\n", ran.err)
 
 
 def test_the_results_of_one_artifact_have_the_shape_of_many(desk: Desk) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Observed, Placed, Trust
 from ci_automation.flows.publication.adoption import confirm
+from ci_automation.impact.change import in_shell
 from ci_automation.records.attached import channel_name, known_as
 from ci_automation.records.ledger import Position, holds_on, left_at, notes_in
 from ci_automation.records.notes import Record
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from ci_automation.policy.hold import Hold
     from ci_automation.records.ledger import Ledger
 
-_ADOPT = "If you moved it, use `update --adopt`, which shows every file first."
-
 
 class ChannelMovedBack(VerificationFailed):
     """A channel points at a digest that it had left: an old one that is signed, and no longer wanted."""
@@ -32,14 +31,14 @@ class ChannelMovedBack(VerificationFailed):
         channel = observed.channel
         if isinstance(later, datetime):
             moved = f"hold says that it was rolled back from there at {later:%Y-%m-%d %H:%M} UTC"
-            back = "`history` shows where the rollback led"
+            back = f"{in_shell('history', str(channel))} shows where the rollback led"
         else:
             moved = (
                 f"record says that it was moved on to {later.digest} ({later.version}) at {later.at:%Y-%m-%d %H:%M} UTC"
             )
             back = f"to continue from the later digest, point {channel.tag} at {later.digest} again"
         super().__init__(f"{channel} is at {observed.digest}, and a signed {moved}")
-        self.hint = f"Nothing was published on it. Find out who moved the channel back; {back}. {_ADOPT}"
+        self.hint = f"Nothing was published on it. Find out who moved the channel back; {back}. {_if_you(channel)}"
 
 
 class PublishedElsewhere(VerificationFailed):
@@ -52,8 +51,12 @@ class PublishedElsewhere(VerificationFailed):
         )
         self.hint = (
             "Nothing was published or recorded on it. Find out who moved the channel there. `promote` finishes an "
-            f"interrupted promotion. {_ADOPT}"
+            f"interrupted promotion. {_if_you(observed.channel)}"
         )
+
+
+def _if_you(channel: Reference) -> str:
+    return f"If you moved it, use {in_shell('update', str(channel), '--adopt')}, which shows every file first."
 
 
 def place(observed: Observed, ports: Ports) -> Placed:

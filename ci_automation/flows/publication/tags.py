@@ -16,6 +16,7 @@ from msgspec import Struct
 from ci_automation.errors import Conflict, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flux.artifact import immutable_tag, immutable_version, tagged_version, version_tag
+from ci_automation.impact.change import in_shell
 from ci_automation.records.ledger import Position
 from ci_automation.registry.port import TagMoved
 
@@ -44,6 +45,7 @@ class ImmutableTagTaken(Conflict):
 
     def __init__(self, reference: Reference, found: Digest) -> None:
         super().__init__(f"{reference} points at {found}, and its name says another digest")
+        self.hint = f"{reference.tag} must never move. Find out who moved it, delete it, and run again."
 
 
 class VersionTagTaken(Conflict):
@@ -63,8 +65,10 @@ class VersionTagAstray(VerificationFailed):
 
     hint = "Find out who moved the tag. The next `update` of the channel, or `check --heal`, moves it back."
 
-    def __init__(self, tag: Reference, digest: Digest, why: str) -> None:
+    def __init__(self, tag: Reference, digest: Digest, why: str, channel: Reference) -> None:
         super().__init__(f"{tag} is at {digest}, {why}")
+        heal = in_shell("check", str(channel), "--heal")
+        self.hint = f"Find out who moved {tag.tag}. {in_shell('update', str(channel))} or {heal} moves it back."
 
 
 def tag_for_ever(channel: Reference, version: Version, manifest: Manifest, ports: Ports) -> None:
@@ -166,11 +170,11 @@ def version_tag_problem(placed: Placed, version: Version, ports: Ports) -> Versi
     """
     named = tagged_version(str(placed.channel.tag))
     assert named is not None  # noqa: S101  # for the type checker: the caller knows that it is a version tag
-    why = "" if version == named else f"which is {version}"
+    why, channel = "" if version == named else f"which is {version}", placed.channel
     for channel in (placed.channel.at_tag(name.rpartition(":")[2]) for name in placed.others):
         if not (why := _unaccounted(placed, named, version, channel, ports)):
             return None
-    return VersionTagAstray(placed.channel, placed.digest, why) if why else None
+    return VersionTagAstray(placed.channel, placed.digest, why, channel) if why else None
 
 
 def _unaccounted(placed: Placed, named: Version, version: Version, channel: Reference, ports: Ports) -> str:

@@ -129,7 +129,10 @@ def test_where_the_channel_is_already_only_the_hold_is_told() -> None:
 
 def test_where_somebody_else_moved_the_channel_there_it_says_how_to_go_on() -> None:
     shown = text(replace(SHOWN, base=TARGET, base_version=OLD, problem="it came back from v2.9.4"))
-    assert "Updates stop at it: it came back from v2.9.4\nTo go on from there, adopt it with `update --adopt`." in shown
+    assert (
+        "Updates stop at it: it came back from v2.9.4\n"
+        f"To go on from there, adopt it with `update {SHOWN.channel} --adopt`." in shown
+    )
 
 
 THERE = replace(SHOWN, base=TARGET, base_version=OLD, findings=Findings(), hold=None, holds=False)
