@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ci_automation.impact.change import FILE, Change, ChangeKind, ObjectId, Severity
 from ci_automation.impact.objects import Entry, entries, entries_of_both
 from ci_automation.impact.parts import Text
@@ -177,6 +179,14 @@ def object_changes(old: Iterable[Entry], new: Iterable[Entry]) -> Iterator[Chang
             text = f"is there {len(more_after) + 1} times, of which the last counts, instead of {len(more_before) + 1}"
             pair = Pair(name, MISSING, MISSING)
             yield pair.change(ChangeKind.OTHER, Severity.WARNING, text, canonical(texts))
+
+
+def graver_if_gone(found: Iterable[Change], old: Iterable[Entry], new: Iterable[Entry]) -> Iterator[Change]:
+    """Yield changes, those of a team's objects that go as warnings at least: clusters that prune delete them."""
+    gone = {entry.id for entry in old} - {entry.id for entry in new}
+    for change in found:
+        is_light = change.object in gone and change.severity in {Severity.INFO, Severity.NOTICE}
+        yield replace(change, severity=Severity.WARNING) if is_light else change
 
 
 def _by_id(found: Iterable[Entry]) -> dict[tuple[ObjectId, bool], list[Entry | None]]:

@@ -20,7 +20,15 @@ from ci_automation.artifact.gojson import same_to_go
 from ci_automation.artifact.yaml import BeyondLimits, Unreadable, aliases_in, nodes, plain
 from ci_automation.flux.components import hunks
 from ci_automation.impact.change import FILE, ChangeKind, FileDiff, ObjectId, Severity
-from ci_automation.impact.compare import first, header_changes, object_changes, ordered, rewritten, together
+from ci_automation.impact.compare import (
+    first,
+    graver_if_gone,
+    header_changes,
+    object_changes,
+    ordered,
+    rewritten,
+    together,
+)
 from ci_automation.impact.objects import Entry, entries, is_called_list
 from ci_automation.impact.overlay.kustomization import NAMES, listed_at, read_kustomization
 from ci_automation.impact.parts import Text
@@ -66,9 +74,9 @@ def overlay_changes(old: Tree, new: Tree) -> tuple[Change, ...]:
     differing = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
     unread = {path for tree in (old, new) for path in differing if _is_broken(tree, path)}  # compared as files
     sides = tuple(_objects(tree, [path for path in differing if path not in unread]) for tree in (old, new))
-    pools = ([entry for file in side.values() for entry in file.entries] for side in sides)
+    pools = [[entry for file in side.values() for entry in file.entries] for side in sides]
     contents = (_digest(side.get(path)) for side in (before, after) for path in differing)
-    found = list(first(object_changes(*pools), OVERLAY, *contents))
+    found = list(first(graver_if_gone(object_changes(*pools), *pools), OVERLAY, *contents))
     told = {change.object for change in found}
     for path in differing:
         name = ObjectId("", FILE, "", path)

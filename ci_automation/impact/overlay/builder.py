@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ci_automation.errors import Error
 from ci_automation.impact.change import FILE, ChangeKind, ObjectId, Place, Severity
-from ci_automation.impact.compare import first, object_changes, ordered, together
+from ci_automation.impact.compare import first, graver_if_gone, object_changes, ordered, together
 from ci_automation.impact.objects import entries
 from ci_automation.impact.overlay.kustomization import joined, kustomization_file
 from ci_automation.impact.parts import Text
@@ -173,7 +173,7 @@ def built_changes(old: BuiltSide, new: BuiltSide, differing: Tree) -> tuple[Chan
     if before is None or after is None:
         return ()
     texts = (entry.text for entry in (*before, *after))
-    found = together(first(object_changes(before, after), BUILD, *texts), BUILD)
+    found = together(first(graver_if_gone(object_changes(before, after), before, after), BUILD, *texts), BUILD)
     told = (it for it in found if it.kind is not ChangeKind.OTHER or it.severity is not Severity.INFO)
     return ordered(_with_cause(it, old, new, differing) for it in told)
 

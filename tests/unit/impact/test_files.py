@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
-from ci_automation.impact.change import Change, ChangeClass, ChangeKind
+from ci_automation.impact.change import Change, ChangeClass, ChangeKind, Severity
 from ci_automation.impact.files import overlay_changes
 from tests.unit.impact.sample import DEPLOYMENT, QUOTA, SERVICE
 
@@ -85,6 +85,16 @@ def test_files_come_and_go() -> None:
         told(tree(), of({**{k: v for k, v in FILES.items() if k != "README.md"}, "b.txt": b"\xff"})), key=str
     )[::-1]
     assert {new.sentence, gone.sentence} == {"b.txt is new", "README.md is gone"}
+
+
+def test_an_object_that_goes_is_a_warning_at_least() -> None:
+    kept = SERVICE.replace("source-controller", "another")
+    found = told(of({"a.yaml": SERVICE, "quota.yaml": QUOTA, "kept.yaml": kept}), of({"kept.yaml": kept}))
+    assert [(change.object.kind, change.severity) for change in found] == [
+        ("Service", Severity.WARNING),
+        ("ResourceQuota", Severity.WARNING),
+        *(("File", Severity.NOTICE),) * 2,
+    ]
 
 
 def test_several_files_that_hold_no_objects_are_several_changes() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.impact.assess import assess
-from ci_automation.impact.change import Certainty, ChangeClass
+from ci_automation.impact.change import Certainty, ChangeClass, Severity
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.overlay.builder import BuildFailed
 from tests.unit.impact.overlay.trees import CHANGED, COMPONENTS, MAP, PATH, Builder, check, failing, overlay, tree
@@ -139,3 +139,11 @@ def test_of_a_folder_that_could_not_be_built_nobody_knows_which_rules_are_new() 
     broken = Builder({COMPONENTS.encode(): BuildFailed("no")})
     (hazard,) = check(limited("1Gi"), CHANGED, broken, then=mistyped).hazards
     assert hazard.certainty is Certainty.ADVICE
+
+
+def test_an_object_that_no_folder_lists_any_more_is_a_warning_at_least() -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "own", "namespace": "flux-system"}}
+    old = {**overlay(resources=[PATH, "own.yaml"]), "own.yaml": account}
+    found = check(old, COMPONENTS, then={**overlay(resources=[PATH]), "own.yaml": account})
+    assert [(str(it), it.name) for it in found.pruned] == [("ServiceAccount flux-system/own", "own")]
+    assert [(str(it.object), it.severity) for it in found.changes] == [(str(found.pruned[0]), Severity.WARNING)]
