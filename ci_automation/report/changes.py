@@ -10,6 +10,8 @@ from itertools import accumulate, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation.impact.change import Certainty, Severity
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision
@@ -24,7 +26,6 @@ from ci_automation.report.blocks import (
     Detail,
     MarkedLine,
     Part,
-    Quoted,
     Strong,
     Table,
     Titled,
@@ -33,6 +34,7 @@ from ci_automation.report.blocks import (
     on_terminal,
     shortened,
 )
+from ci_automation.report.file_diffs import IN_FILES, diffs_to_approve, file_blocks
 from ci_automation.report.findings import CRD, GRAVE, Findings, meaning, named_together, told_together
 from ci_automation.report.rights import rights_blocks
 from ci_automation.report.text import ranked, step_title
@@ -54,7 +56,6 @@ _FEW = 3  # harmless changes that a terminal tells one by one
 _BRIEF = 10  # lines of a step
 _TO_COPY = 5  # entries of a block
 _MAX_REMEDY = 600
-_ROOM = 100  # characters of a diff in Markdown for each entry of a list
 _ALL = 1 << 30
 _SHORT = Detail(rows=60, below=60, changes=6, lines=20, hint=HINT)
 _SHORTEST = Detail(rows=60, below=1, changes=6, lines=20, hint=HINT)
@@ -73,10 +74,13 @@ def step_parts(
 def brief_parts(found: Findings, width: int | None = None, told: Collection[str] = ()) -> Iterator[Part]:
     """Yield all that is dangerous or asks and not `told`, what else fits on ten lines, and how much more -v lists.
 
-    Sections get lines in turn, advice at last; a block to copy is not counted, and whole.
+    Sections get lines in turn, advice at last. Not counted are a block to copy, which is whole, and the diffs of files
+    that a person approves.
     """
     told = (*told, *(it.reason for it in found.gates if it.gate in {"kind", "first", UPSTREAM}))
-    parts = (on_terminal(obstacles(found, told)), *(on_terminal((it,)) for it in sections(found, _SHORTEST)))
+    own = diffs_to_approve(found, _SHORTEST)
+    rest = replace(found, diffs=()) if own else found
+    parts = (on_terminal(obstacles(found, told)), *(on_terminal((it,)) for it in sections(rest, _SHORTEST)))
     turns = [(at, *it) for turn in zip_longest(*map(ranked, parts)) for at, it in enumerate(turn) if it]
     turns.sort(key=itemgetter(1))
     taken = accumulate(len(line.lines(width)) for *_, line in turns)
@@ -85,7 +89,7 @@ def brief_parts(found: Findings, width: int | None = None, told: Collection[str]
     counted = [lines.pop().text.strip(" +").removesuffix(HINT)] if lines and lines[-1].mark == _COUNTED else []
     counted += [f"{left} more line{'s' if left > 1 else ''}"] if (left := len(turns) - len(kept)) else []
     told = ", ".join(filter(None, (f"+ {', '.join(counted)}" if counted else "", _passed(found))))
-    yield from (*lines, *((MarkedLine(f"{told}{HINT}"),) if told else ()))
+    yield from (*lines, *((MarkedLine(f"{told}{HINT}"),) if told else ()), *on_terminal(own))
     many = len(found.to_acknowledge())
     instead = MarkedLine(f"-v prints how to acknowledge these {many} findings instead.")
     yield from on_terminal((instead,) if many > _TO_COPY else acknowledgements(found, _SHORTEST))
@@ -127,7 +131,7 @@ def sections(found: Findings, detail: Detail) -> Iterator[Titled]:
         title = f"{BESIDE} (severity, class)" if found.nothing_before else f"{title} (severity, class{verdict})"
     yield Titled(title, tuple(change_blocks(found, detail)))
     if found.diffs:
-        yield Titled("What changes in your files", file_blocks(found, detail))
+        yield Titled(IN_FILES, file_blocks(found, detail))
 
 
 def hazard_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
@@ -143,11 +147,6 @@ def pruned_blocks(found: Findings, detail: Detail) -> Iterator[Titled]:
     """Yield what clusters delete, under its title."""
     if names := cut([_pruned(name) for name in found.ranked_pruned()], detail.rows, "object", detail.hint):
         yield Titled("What clusters delete (prune)", names)
-
-
-def file_blocks(found: Findings, detail: Detail) -> tuple[Block, ...]:
-    """Return the diffs of files of the overlay."""
-    return cut([_diff(it, detail) for it in found.diffs], detail.rows, "file")
 
 
 def _hazard(found: Findings, kind: Sequence[Hazard], shared: Collection[str], detail: Detail) -> Bullet:
@@ -267,14 +266,6 @@ def _change(row: Sequence[Change], taken: Taken, detail: Detail) -> Bullet:
         return Bullet(words, mark, may_be_cut=not is_kept)
     each = cut([_change((it,), taken, detail) for it in row], detail.below)
     return Bullet(words, mark, (Titled("Each of these", each, folded=True),))
-
-
-def _diff(diff: FileDiff, detail: Detail) -> Titled:
-    """Return the diff of a file of the overlay, or of what it renders to; of a long one the first lines."""
-    lines = diff.text.splitlines()
-    shown = Quoted("\n".join(lines[: detail.lines]), detail.rows * _ROOM)
-    title = f"What changes in the rendering of {diff.path}" if diff.rendered else Code(diff.path)
-    return Titled(title, (shown, *more(len(lines) - detail.lines, "line", detail.hint)), folded=diff.rendered)
 
 
 def verdicts(found: Findings, detail: Detail) -> tuple[Titled, ...]:

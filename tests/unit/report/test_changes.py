@@ -766,6 +766,21 @@ class TestFiles:
         assert "\x1b" not in folded
         assert "- and 2 more files" in section(Findings(diffs=(self.LONG,) * 3), "What changes in your files", 1)
 
+    def test_before_an_approval_diffs_are_whole_up_to_forty_lines(self) -> None:
+        asks = Verdict("files", Decision.APPROVAL, "the overlay changes")
+        brief = replace(Findings(gates=(asks,)), diffs=(self.LONG, self.RENDERED, self.LONG, self.LONG))
+        lines = TestBrief.lines(brief)
+        start = lines.index("What changes in your files:")
+        whole = [f"    {line}" for line in self.LONG.text.splitlines()]
+        assert lines[start + 1 :] == [
+            *("  a/b.yaml:", *whole),
+            *("  a/b.yaml:", *whole[:9], "    and 22 more lines (-v lists them)"),
+            *("  and 1 more file (-v lists them)", "  and 1 more rendering (-v lists them)"),
+        ]
+        alone = replace(brief, diffs=(self.RENDERED,))
+        assert "  What changes in the rendering of ./:" in TestBrief.lines(alone)
+        assert len(TestBrief.lines(replace(brief, gates=()))) < len(lines)
+
     def test_a_folders_name_over_a_folded_diff_is_no_html(self) -> None:
         found = Findings(diffs=(FileDiff("<img src=x>", "+x", rendered=True),))
         page = section(found, "What changes in your files")
