@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ci_automation.action.job import Job
     from ci_automation.action.run import ActionRun
     from ci_automation.approval.dispatch import Sender
-    from ci_automation.approval.port import ApprovalRequest
     from ci_automation.approval.pull_request import PullRequestApprovals
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
@@ -284,10 +283,11 @@ def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent
     return GitContent(history, people, place, partial(_rejected, goal, hub))
 
 
-def _rejected(goal: Target, hub: Hub, request: ApprovalRequest, since: datetime) -> str:
-    """Return which run asked for a step since a moment and got a no, if approvals are asked for by runs."""
+def _rejected(goal: Target, hub: Hub, since: datetime) -> str:
+    """Return which run asked for content since a moment and got a no, if approvals are asked for by runs."""
     from ci_automation.action.approval_rules import approvals_of
+    from ci_automation.approval.port import RequestKind
     from ci_automation.approval.workflow_run import WorkflowApprovals
 
-    desk = approvals_of(goal, hub, request.kind)
-    return desk.rejected(request, since) if isinstance(desk, WorkflowApprovals) else ""
+    desk = approvals_of(goal, hub, RequestKind.CONTENT)
+    return desk.rejected(since) if isinstance(desk, WorkflowApprovals) else ""

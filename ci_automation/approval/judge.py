@@ -156,21 +156,23 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
     return f"was merged before {later}" if later else ""
 
 
-def declined_after(number: int, request: ApprovalRequest, snapshot: PullSnapshot) -> str:
+def declined_after(number: int, request: ApprovalRequest, snapshot: PullSnapshot, *, any_digests: bool = False) -> str:
     """Return which request with a higher number asked for the same digests, and that it was closed or sent elsewhere.
 
     That may be a no, also if this program closed it in the end: people can reopen what a person closed. If so many came
-    later that older ones are out of sight, one of these may be. Nothing if there is none; otherwise the end of a
-    sentence.
+    later that older ones are out of sight, one of these may be. With `any_digests`, one that this program did not
+    close counts for others, too. Nothing if there is none; otherwise the end of a sentence.
     """
-    same = request.base, request.target, place_digest(request.artifact)
+    here = place_digest(request.artifact)
+    same = request.base, request.target, here
     ended = tuple(it for it in snapshot.own_pulls if it.state is PullState.CLOSED)
     for listed in (snapshot.strayed, ended):
         later = [it for it in listed if it.number > number]
         for it in later:
-            if same in {(mark.base, mark.target, mark.of) for mark in find_marks(it.body)} or not it.is_written_by(
-                snapshot.viewer
-            ):
+            marks = find_marks(it.body)
+            again = any((mark.base, mark.target, mark.of) == same for mark in marks)
+            again |= any_digests and any(mark.of == here and mark.state is not MarkState.WITHDRAWN for mark in marks)
+            if again or not it.is_written_by(snapshot.viewer):
                 what = "closed" if it.base == snapshot.default_branch else f"sent to {it.base}"
                 return f"pull request {it.number} asked again, and that one was {what}"
         if len(later) == len(listed) >= MOST_LISTED:

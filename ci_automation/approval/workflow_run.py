@@ -70,8 +70,7 @@ def asking_runs(
     outdated: list[WorkflowRun] = []
     ended: list[WorkflowRun] = []
     for run in sorted(runs, key=lambda run: run.id, reverse=True):
-        asked = _key(run.title, channel)
-        if asked is None or RequestKind.of_key(asked) is not kind or run.event != _EVENT or run.branch != branch:
+        if (asked := _asked_key(run, channel, branch, kind)) is None:
             continue
         if asked == key:
             (ended if run.status == "completed" else asking).append(run)
@@ -83,6 +82,13 @@ def asking_runs(
     kept = min(asking, key=lambda run: (run.status in _STILL_WAITS, run.id))
     twice = [run for run in asking if run is not kept and run.status in _STILL_WAITS]
     return AskingRuns(kept, (*outdated, *twice), tuple(ended))
+
+
+def _asked_key(run: WorkflowRun, channel: Reference, branch: str, kind: RequestKind) -> str | None:
+    """Return the key of the request of this kind that a run asks for, or None if it is another run."""
+    key = _key(run.title, channel)
+    is_ours = run.event == _EVENT and run.branch == branch
+    return key if key and is_ours and RequestKind.of_key(key) is kind else None
 
 
 def _key(title: str, channel: Reference) -> str | None:
@@ -137,19 +143,25 @@ class WorkflowApprovals(Struct, frozen=True):
         del reason
         self._cancel(self._standing(None).outdated)
 
-    def rejected(self, request: ApprovalRequest, since: datetime) -> str:
-        """Return which run for a request began after a moment, and that its reviewers may have said no, or nothing."""
-        ended = tuple(run for run in self._standing(request.key, since).ended if run.created_at >= since)
+    def rejected(self, since: datetime) -> str:
+        """Return which run for a step of this kind began after a moment, and that its reviewers may have said no.
+
+        Nothing if there is none; otherwise the end of a sentence.
+        """
+        asked = [run for run in self._listed(midnight(since)) if run.created_at >= since and run.status == "completed"]
+        ended = tuple(run for run in asked if _asked_key(run, self.channel, self.branch, self.kind))
         if no := self._rejected(ended):
             return f"a reviewer rejected the run {no.url}"
         if len(ended) > _LAST_WORDS:
-            return f"{len(ended)} runs asked for its digest, more than this run reads"
+            return f"{len(ended)} runs asked for content, more than this run reads"
         return ""
 
-    def _standing(self, key: str | None, since: datetime | None = None) -> AskingRuns:
-        day = midnight(since or self.clock() - MEMORY)
-        runs = self.runs.runs(workflow=self.settings.workflow, event=_EVENT, since=day, limit=MOST_RUNS)
+    def _standing(self, key: str | None) -> AskingRuns:
+        runs = self._listed(midnight(self.clock() - MEMORY))
         return asking_runs(runs, self.channel, self.branch, key, self.kind)
+
+    def _listed(self, since: datetime) -> tuple[WorkflowRun, ...]:
+        return self.runs.runs(workflow=self.settings.workflow, event=_EVENT, since=since, limit=MOST_RUNS)
 
     def _cancel(self, runs: Iterable[WorkflowRun]) -> None:
         for run in runs:

@@ -177,6 +177,45 @@ def test_a_no_to_the_digest_is_not_overruled_by_the_merge_before(scene: Scene, k
     assert scene.run().outputs["changed"] == "true"
 
 
+@pytest.mark.parametrize("via", ["pull-request", "workflow-dispatch"])
+def test_a_no_to_content_is_not_undone_by_a_patch_in_between(scene: Scene, known: list[Hazard], via: str) -> None:
+    """It gives the same content other digests."""
+    configure(scene, f"{{via: {via}}}")
+    checkout(scene)
+    scene.run()
+    by_run = via == "workflow-dispatch"
+    if by_run:
+        scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
+        assert scene.run("approve", **scene.approving()).code == 0
+        scene.runner.event("schedule", {})
+    else:
+        first_content(scene)
+    content = newest(scene).content
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
+    scene.run()
+    if by_run:
+        scene.forge.reject(scene.fleet.runs[-1].id, "ada")
+    else:
+        scene.fleet.close(scene.fleet.pulls[-1].number, "ada")
+    known.clear()
+    scene.offer(FIRST, PATCH)
+    assert scene.run().outputs["target-version"] == PATCH
+    for _ in range(2):
+        assert "the merges came before" in scene.run().outputs["pending-reasons"]
+        assert (newest(scene).content, str(newest(scene).version)) == (content, PATCH)
+    (asked,) = scene.fleet.runs[-1:] if by_run else scene.fleet.pulls[-1:]
+    if by_run:
+        scene.fleet.answer(asked.id, "ada")
+        ran = scene.run("approve", **scene.approving())
+    else:
+        merge(scene, asked.number)
+        ran = scene.run()
+    assert ran.outputs["changed"] == "true", ran
+    assert newest(scene).content != content
+
+
 @pytest.mark.parametrize("hidden", [0, 6])
 def test_a_rejection_of_the_digest_is_not_overruled_by_the_merge_before(
     scene: Scene, known: list[Hazard], hidden: int
@@ -199,7 +238,7 @@ def test_a_rejection_of_the_digest_is_not_overruled_by_the_merge_before(
     known.clear()
     ran = scene.run()
     assert (ran.outputs["changed"], scene.channel) == ("false", before), ran
-    said = "7 runs asked for its digest, more" if hidden else f"a reviewer rejected the run {scene.forge.host}"
+    said = "7 runs asked for content, more" if hidden else f"a reviewer rejected the run {scene.forge.host}"
     assert f"the merges came before {said}" in ran.outputs["pending-reasons"]
     scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")  # after the no

@@ -237,7 +237,7 @@ class TestAsking:
         run.created = NOW - timedelta(days=days)
         desk = scene.desk()
         assert isinstance(desk, WorkflowApprovals)
-        assert bool(desk.rejected(request_of(question()), NOW - timedelta(days=70))) is counts
+        assert bool(desk.rejected(NOW - timedelta(days=70))) is counts
 
     def test_a_no_is_forgotten_after_two_months(self, scene: Scene) -> None:
         scene.ask()

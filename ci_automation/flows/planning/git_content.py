@@ -106,7 +106,7 @@ class GitPlace(Struct, frozen=True):
 class GitContent:
     """Content of one artifact in one repository on GitHub, for one run.
 
-    `rejected` says whether reviewers said no to a request since a moment, where runs ask.
+    `rejected` says whether reviewers said no to content since a moment, where runs ask.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class GitContent:
         history: ContentHistory,
         people: Repository,
         place: GitPlace,
-        rejected: Callable[[ApprovalRequest, datetime], str] = lambda *_: "",
+        rejected: Callable[[datetime], str] = lambda _: "",
     ) -> None:
         self._history, self._people, self._place, self._rejected = history, people, place, rejected
         self._head: tuple[str, ContentAt, datetime] | None = None
@@ -223,13 +223,13 @@ class GitContent:
         return self._judged(way, case, base, trees, depths=_DEPTHS[:1] if asks else _DEPTHS)
 
     def _declined(self, found: Proven, placed: Placed, base: Base, target: Digest) -> str:
-        """Return which request for the target got a no after it asked again behind the merges, or nothing."""
+        """Return which request for content, of whatever digests, got a no behind the merges, or nothing."""
         request = ApprovalRequest(placed.channel, base.version, base.digest, target, RequestKind.CONTENT)
         branch = branch_name(self._place.artifact.name, f"{RequestKind.CONTENT}-")
         if (snapshot := self._history.seen(branch)) is None:
-            return self._rejected(request, found.at)
+            return self._rejected(found.at)
         last = max(int(it.url.rpartition("/")[2]) for it in found.requests)
-        return declined_after(last, request, snapshot)
+        return declined_after(last, request, snapshot, any_digests=True)
 
     def _judged(
         self, way: Way, case: ContentCase, base: Base, trees: Mapping[str, Tree], depths: Iterable[Sequence[str]]
