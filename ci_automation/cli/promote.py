@@ -11,13 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
-from ci_automation.cli.follow_up import promoting, signs_elsewhere
+from ci_automation.cli.follow_up import lifting, promoting, signs_elsewhere
 from ci_automation.cli.output import error_json, print_error, print_json, print_line, print_parts, print_text, width
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between, waves_to
-from ci_automation.cli.results import code_of
+from ci_automation.cli.results import code_of, name_adoption
 from ci_automation.errors import Error
-from ci_automation.flows.planning.promotion import SourceEmpty, consider, present
+from ci_automation.flows.planning.promotion import SourceEmpty, adoption_of, consider, present
 from ci_automation.flows.promote import Promoted, promote
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import duration
@@ -25,6 +25,7 @@ from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.findings import Findings
 from ci_automation.report.promotion import PromotionShown, promotion_headline, promotion_parts
 from ci_automation.signing.trust import NobodyTrusted
+from ci_automation.signing.verify import Unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -74,7 +75,12 @@ def promote_command(
 
 def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Arguments, after: tuple[str, ...]) -> int:
     """Promote to the one channel that was named: what keeps it from being done is an error."""
-    done = promote(planned.promotion, approved)
+    try:
+        done = promote(planned.promotion, approved)
+    except Unsigned as error:
+        if given.output == "text" and adoption_of(planned.target) in error.hint:
+            name_adoption(planned.goal, error, given)
+        raise
     shown = as_shown(planned.name, done)
     if given.output == "text":
         print_parts((promotion_headline(shown, alone=True),))
@@ -144,6 +150,8 @@ class PromotionResult(Struct, frozen=True):
         asks = not done.done and any(it.decision is Decision.APPROVAL for it in done.findings.gates)
         if done.advice:
             print_line(done.advice)
+        elif done.is_held:
+            _print_lifting(goal, given)
         elif asks and waits and done.ahead:
             print_line(f"After that, a person has to approve it: then `check {self.planned.name}` says how.")
         if not (done.is_open or done.advice or (asks and done.decision is Decision.APPROVAL)):
@@ -156,6 +164,14 @@ class PromotionResult(Struct, frozen=True):
             print_line(f"To {what}, start flux.yaml in GitHub Actions: promote, {goal.name}.")
         else:
             print_text(f"To {what}:\n{shlex.join(promoting(goal, given, done.digest if asks else None, named))}")
+
+
+def _print_lifting(goal: Target, given: Arguments) -> None:
+    """Print how to end the hold that keeps a promotion back."""
+    if signs_elsewhere(goal, given):
+        print_line(f"To lift the hold, start flux.yaml in GitHub Actions: lift-hold, {goal.name}.")
+    else:
+        print_text(f"To lift the hold:\n{shlex.join(lifting(goal, given))}")
 
 
 def each_wave(

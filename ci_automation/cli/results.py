@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -115,8 +116,9 @@ def finish(
     """
     every: tuple[Result | PromotionResult, ...] = (*results, *promotions)
     several = len(every) > 1
-    for unsigned in results if given.output == "text" else ():
-        _name_adoption(unsigned, given)
+    for it in results if given.output == "text" else ():
+        if isinstance(it.done, Error) and it.done.code in {"unsigned", "not-ours"}:
+            name_adoption(it.target, it.done, given)
     for result in every:
         if isinstance(result.done, Error) and not several:
             raise result.done
@@ -132,13 +134,11 @@ def finish(
     return code
 
 
-def _name_adoption(result: Result, given: Arguments) -> None:
+def name_adoption(goal: Target, error: Error, given: Arguments) -> None:
     """Print the whole command that adopts an unsigned digest, and let the hint of the error name it."""
-    error = result.done
-    if isinstance(error, Error) and error.code in {"unsigned", "not-ours"}:
-        adopting = _updating(result.target, replace(given, adopt=True), begun=False)
-        print_aside(f"To adopt {result.target.channel}, if it is yours:\n{adopting}")
-        error.hint = error.hint.replace("`update --adopt`", "the command above")
+    adopting = _updating(goal, replace(given, adopt=True), begun=False)
+    print_aside(f"To adopt {goal.channel}, if it is yours:\n{adopting}")
+    error.hint = re.sub(r"`[^`]*update [^`]*--adopt`", "the command above", error.hint)
 
 
 def _print_next(result: Result, run: Outcome, given: Arguments) -> None:

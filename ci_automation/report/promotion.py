@@ -66,6 +66,11 @@ class PromotionShown(Struct, frozen=True):
         return self.ahead and self.decision is Decision.AUTO and bool(self.findings.gates)
 
     @property
+    def is_held(self) -> bool:
+        """Return whether a hold of the target keeps it back."""
+        return any(it.gate == "hold" and it.decision is Decision.WAIT for it in self.findings.gates)
+
+    @property
     def word(self) -> str:
         """Return what became of it, or will."""
         return "promoted" if self.done else _OPEN if self.is_open else _WORDS[self.decision]
@@ -133,7 +138,8 @@ def promotion_parts(
     found = shown.findings
     if not (found.gates and shown.digest):
         return
-    yield promotion_table(replace(shown, reasons=()) if fails else shown, every=every)
+    waits = ("the error says why",) if shown.decision is Decision.WAIT else ()
+    yield promotion_table(replace(shown, reasons=waits) if fails else shown, every=every)
     if not details:
         return
     is_first = shown.first is not None and not shown.done

@@ -708,13 +708,18 @@ class TestTrust:
         with pytest.raises(Unsigned, match=f"^{STAGING}@sha256:") as caught:
             road.promote()
         assert caught.value.hint.startswith(
-            f"{ELSEWHERE} is promoted from {STAGING}: mend that first. If it is yours, "
+            f"{ELSEWHERE} is promoted from {STAGING}: mend that first. If it is yours, adopt it with "
+            f"`update {STAGING} --adopt`, "
         )
 
     def test_the_target_is_left_alone_where_what_it_has_is_not_trusted(self, road: Road) -> None:
         del road.there.repositories[str(ELSEWHERE.repository)].tags[f"sha256-{channel(road, ELSEWHERE).hex}.sig"]
-        with pytest.raises(Unsigned, match=f"^{ELSEWHERE}@sha256:"):
+        with pytest.raises(Unsigned, match=f"^{ELSEWHERE}@sha256:") as caught:
             road.promote()
+        assert caught.value.hint.startswith(
+            f"This is what the target, {ELSEWHERE}, has now. If it is yours, adopt it with "
+            f"`update {ELSEWHERE} --adopt`, "
+        )
 
     @pytest.mark.parametrize("side", ["origin", "ports"])
     def test_nobody_to_trust_is_no_pass(self, road: Road, side: str) -> None:

@@ -88,7 +88,7 @@ def test_a_channel_that_was_there_is_adopted_by_its_name_and_promoted_then(
     assert run(["init", PRODUCTION, "--flux-version", OLD, *unsigned]) == 0
     configure(folder, production="{from: edge}")
     assert run(["promote", "--to", "production"]) == 10
-    assert "`update --adopt`" in capsys.readouterr().err
+    assert "\nflux-manifests update production --adopt\n" in capsys.readouterr().err
     assert run(["update", "production"]) == 2
     assert "`update NAME --adopt`" in capsys.readouterr().err
     assert run(["update", "production", "--adopt"]) == 10
@@ -177,6 +177,46 @@ def test_what_was_asked_for_and_waits_is_an_error(capsys: pytest.CaptureFixture[
     assert "promotion-refused" in captured.err
     assert (captured.out + captured.err).count("the promotion waits until") == 1
     assert run(["promote", "--to", "staging"]) == 0
+
+
+@pytest.mark.parametrize("command", [["promote", "--to", "staging"], ["promote"]], ids=["one", "all"])
+def test_what_a_hold_keeps_back_names_the_command_that_lifts_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    configure(folder, production="{from: edge}")
+    assert run(["promote", "--to", "staging"]) == 0
+    assert run(["rollback", "staging", "--to", OLD, "--yes"]) == 0
+    capsys.readouterr()
+    one = command[1:] != []
+    assert run(command) == (11 if one else 0)
+    captured = capsys.readouterr()
+    (lifting,) = (line for line in captured.out.splitlines() if line.startswith("flux-manifests rollback"))
+    if one:
+        assert "the error says why" in captured.out
+        assert "time that the reason names" not in captured.err
+        assert f"`rollback {STAGING} --lift` ends the hold" in captured.err
+    assert run([*shlex.split(lifting)[1:], "--yes"]) == 0
+    assert run(["promote", "--to", "staging"]) == 0
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_of_an_unsigned_end_the_whole_command_that_adopts_it_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
+    (folder / ".github/flux-manifests.yaml").unlink()
+    new = {"source": "layout:new:source", "target": "layout:new:target"}[end]
+    unsigned = ["--releases", "releases", "--signing", "unsafe-unsigned"]
+    assert run(["init", new, "--flux-version", OLD, *unsigned]) == 0
+    capsys.readouterr()
+    channels = ["--from", new, "--to", STAGING] if end == "source" else ["--from", EDGE, "--to", new]
+    assert run(["promote", *channels, *KEY]) == 10
+    captured = capsys.readouterr()
+    if end == "source":
+        assert f"adopt it with `update {new} --adopt`, which" in captured.err
+        return
+    assert f"This is what the target, {new}, has now. If it is yours, adopt it with the command above" in captured.err
+    (adopting,) = (line for line in captured.err.splitlines() if line.startswith("flux-manifests update"))
+    assert run([*shlex.split(adopting)[1:], "--yes", "--releases", "releases"]) == 0
 
 
 def test_the_longer_of_two_times_counts(folder: Path) -> None:

@@ -17,6 +17,7 @@ from ci_automation.flows.planning.base import only_layer, present_version, read_
 from ci_automation.flows.planning.findings import findings, first_findings, planned_step
 from ci_automation.flows.publication.placement import had_last, in_place, place, problem_of, require_still_there
 from ci_automation.flux.proof import Proof
+from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision, Verdict, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_verdicts
@@ -260,7 +261,8 @@ def _at_source(promotion: Promotion) -> Observed:
     try:
         return observe(promotion.source, promotion.origin)
     except (Unsigned, ForeignSignature) as error:
-        error.hint = f"{promotion.target} is promoted from {promotion.source}: mend that first. {error.hint}"
+        hint = _naming_channel(error.hint, promotion.source)
+        error.hint = f"{promotion.target} is promoted from {promotion.source}: mend that first. {hint}"
         raise
     except NotFound:
         if promotion.origin.registry.resolve(promotion.source) is None:
@@ -278,5 +280,18 @@ def _present(promotion: Promotion) -> Observed | None:
     """Return what the target has, or None where there is no such channel yet."""
     try:
         return observe(promotion.target, promotion.ports)
+    except (Unsigned, ForeignSignature) as error:
+        hint = _naming_channel(error.hint, promotion.target)
+        error.hint = f"This is what the target, {promotion.target}, has now. {hint}"
+        raise
     except NotFound:
         return None
+
+
+def adoption_of(channel: Reference) -> str:
+    """Return how the hint of an unsigned end of a promotion names the command that adopts it."""
+    return in_shell("update", str(channel), "--adopt")
+
+
+def _naming_channel(hint: str, channel: Reference) -> str:
+    return hint.replace("`update --adopt`", adoption_of(channel))
