@@ -62,13 +62,14 @@ class SigningKey(Hiding, Struct, frozen=True):
         """Return the private key in `data`: PEM (PKCS #8, SEC 1 or PKCS #1, encrypted or not), or a `cosign.key`.
 
         Raises:
+            OtherHalf: it is a public key.
             KeyUnreadable: the data is neither.
             WrongPassword: the key is encrypted, and `password` is missing or wrong.
             UnsupportedKey: the key's kind is not in `KeyKind`.
         """
         if b"-----BEGIN PUBLIC KEY-----" in data:
             hint = "Give the private key, such as cosign.key. To verify with this file: --public-key."
-            raise KeyUnreadable(where, "it is a public key, and signing needs the private one", hint)
+            raise OtherHalf(where, "a public key, and signing needs the private one", hint)
         cosign = _COSIGN_PEM.fullmatch(data)
         # Decrypt before any import: this takes a fifth of a second, in which other threads may import.
         opened = _open_cosign_key(cosign["body"], password, where) if cosign else None
@@ -167,6 +168,14 @@ def _cosign_envelope(body: bytes, where: str) -> dict[str, Any]:
         raise KeyUnreadable(where, "it does not have the form that cosign writes") from None
 
 
+class OtherHalf(UsageError):
+    """A public key is named where the private one is needed, or a private one where the public one is."""
+
+    def __init__(self, where: str, reason: str, hint: str) -> None:
+        super().__init__(f"the key {where} is {reason}")
+        self.hint = hint
+
+
 class KeyFileMissing(UsageError):
     """A file or variable with a key does not exist."""
 
@@ -193,12 +202,13 @@ def load_public_key(location: str, environment: Mapping[str, str], folder: Path)
 
     Raises:
         KeyFileMissing: the file or variable does not exist.
+        OtherHalf: it is a private key.
         SigningError: the key cannot be read or used.
     """
     data = _read(location, environment, folder)
     if b"PRIVATE KEY-----" in data:
         hint = "Give the file with its public half, such as cosign.pub; `public-key` prints it."
-        raise KeyUnreadable(location, "it is a private key, and a public one is needed", hint)
+        raise OtherHalf(location, "a private key, and a public one is needed", hint)
     return PublicKey.from_pem(data, location)
 
 

@@ -23,6 +23,7 @@ from ci_automation.errors import SigningError
 from ci_automation.signing.keys.private import (
     PASSWORD_VARIABLE,
     KeyFileMissing,
+    OtherHalf,
     SigningKey,
     WrongPassword,
     load_public_key,
@@ -194,7 +195,6 @@ def altered(**changes: object) -> bytes:
 BROKEN = {
     "empty": b"",
     "no PEM": b"hello",
-    "a public key": signing_key().public.to_pem().encode(),
     "half a PEM": key_pem()[:60],
     "a damaged PEM": key_pem().replace(b"M", b"N", 5),
     "not JSON": armoured(b"hello"),
@@ -255,14 +255,16 @@ class TestLoading:
     def test_one_half_in_place_of_the_other_is_told_with_the_one_to_give(self, tmp_path: Path) -> None:
         environment = {"KEY": key_pem().decode(), "PUBLIC": signing_key().public.to_pem(), "JUNK": "hello"}
         for load, location, told, hint in (
-            (open_private_key, "env://PUBLIC", "it is a public key", "such as cosign.key"),
-            (load_public_key, "env://KEY", "it is a private key", "such as cosign.pub"),
-            (open_private_key, "env://JUNK", "it is no PEM", "as PEM"),
-            (load_public_key, "env://JUNK", "it is no PEM", "as PEM"),
+            (open_private_key, "env://PUBLIC", "is a public key, and", "such as cosign.key"),
+            (load_public_key, "env://KEY", "is a private key, and", "such as cosign.pub"),
         ):
-            with pytest.raises(KeyUnreadable, match=f"the key {location} cannot be read: {told}") as refusal:
+            with pytest.raises(OtherHalf, match=f"the key {location} {told}") as refusal:
                 load(location, environment, tmp_path)
-            assert hint in refusal.value.hint
+            assert (hint in refusal.value.hint, refusal.value.exit_code) == (True, 2)
+        for load in (open_private_key, load_public_key):
+            with pytest.raises(KeyUnreadable, match="the key env://JUNK cannot be read: it is no PEM") as unreadable:
+                load("env://JUNK", environment, tmp_path)
+            assert "as PEM" in unreadable.value.hint
 
     @pytest.mark.parametrize("location", ["missing.key", ".", "env://NOPE", "env://", "env://EMPTY", "a\0b"])
     def test_what_is_not_there_is_a_mistake_of_use(self, tmp_path: Path, location: str) -> None:
