@@ -38,8 +38,15 @@ class InvalidReference(UsageError):
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(f"{text!r} is not the address of an artifact: {reason}")
-        if _OCI.fullmatch(address := f"oci://{text}"):
-            self.hint = f"Did you mean {address}?"
+        if meant := meant_address(text):
+            self.hint = f"Did you mean {meant}?"
+
+
+def meant_address(text: str) -> str | None:
+    """Return the address of a registry that a text with no scheme, or with another one, may be meant for."""
+    scheme, separator, rest = text.partition("://")
+    address = f"oci://{rest if separator else text}"
+    return address if scheme != "oci" and _OCI.fullmatch(address) else None
 
 
 class OciRepository(Struct, frozen=True):
@@ -116,7 +123,8 @@ class Reference(Struct, frozen=True):
         """
         reference = cls.parse(text)
         if reference.tag is None or reference.digest is not None:
-            raise InvalidReference(text, "a channel is a tag, such as :production")
+            others = "; `verify`, `pull` and `diff` take a digest" if reference.digest else ""
+            raise InvalidReference(text, f"a channel is a tag, such as :production{others}")
         return reference
 
     @classmethod

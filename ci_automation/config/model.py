@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference
+from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference, meant_address
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import Policy, SignatureFormat
@@ -37,7 +37,12 @@ class UnknownArtifact(UsageError):
         import difflib
 
         near = difflib.get_close_matches(text, names, n=1)
-        self.hint = f"Did you mean {near[0]}?" if near else f"It has {', '.join(names)}."
+        address = meant_address(text) if ":" in text else None
+        self.hint = f"It has {', '.join(names)}."
+        if near:
+            self.hint = f"Did you mean {near[0]}?"
+        elif address:
+            self.hint = f"Did you mean {address}? The configuration has {', '.join(names)}."
 
 
 class InvalidSource(UsageError):

@@ -97,6 +97,9 @@ class TestParse:
         ("text", "hint"),
         [
             ("ghcr.io/acme/flux:production", "Did you mean oci://ghcr.io/acme/flux:production?"),
+            ("https://ghcr.io/acme/flux:production", "Did you mean oci://ghcr.io/acme/flux:production?"),
+            ("https://user:secret@ghcr.io/acme", InvalidReference.hint),
+            ("oci://ghcr.io", InvalidReference.hint),
             ("production", InvalidReference.hint),
             ("user:secret@ghcr.io/acme", InvalidReference.hint),
         ],
@@ -186,6 +189,11 @@ class TestChannel:
     def test_nothing_else_is(self, rest: str) -> None:
         with pytest.raises(InvalidReference, match="a channel is a tag, such as :production"):
             Reference.parse_channel(f"oci://ghcr.io/acme/flux-manifests{rest}")
+
+    @pytest.mark.parametrize("tag", ["", ":production"])
+    def test_a_digest_is_told_with_the_commands_that_take_one(self, tag: str) -> None:
+        with pytest.raises(InvalidReference, match=r"; `verify`, `pull` and `diff` take a digest$"):
+            Reference.parse_channel(f"oci://ghcr.io/acme/flux-manifests{tag}@{DIGEST}")
 
     @pytest.mark.parametrize(
         ("tag", "known"),

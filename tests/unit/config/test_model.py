@@ -44,6 +44,17 @@ def test_overlay_folders_that_artifacts_share(one: str, other: str | None, *, sh
         pytest.param("prodution", "Did you mean production?", id="a slip"),
         pytest.param("x", "It has production, staging.", id="something else"),
         pytest.param("oci://ghcr.io/acme/flux-manifests:edge", "It has production, staging.", id="another channel"),
+        pytest.param("team/x", "It has production, staging.", id="no address"),
+        pytest.param(
+            "r.example:5000/x:edge",
+            "Did you mean oci://r.example:5000/x:edge? The configuration has production, staging.",
+            id="no scheme",
+        ),
+        pytest.param(
+            "https://ghcr.io/acme/x:edge",
+            "Did you mean oci://ghcr.io/acme/x:edge? The configuration has production, staging.",
+            id="another scheme",
+        ),
         pytest.param("oci://ghcr.io/acme/flux-manifests", "It has production, staging.", id="no channel"),
     ],
 )
