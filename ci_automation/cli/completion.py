@@ -6,14 +6,24 @@ import difflib
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    _resolve_context,
+    _resolve_incomplete,
+)
 
 from ci_automation.cli import COMMANDS, COMPLETE, cli
+from ci_automation.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ci_automation.cli import Commands
+    from ci_automation.config.model import Config
 
 _NAME = "flux-manifests"
 _LIKE = 0.55  # how much of a name is the same: --singing and --signing have 0.57
@@ -45,9 +55,20 @@ MEANT = {
     for word in words.split()
 }
 
+# What shows the result of a command that writes, by the name of that command.
+_DRY_RUNS = {
+    **dict.fromkeys(("update", "apply", "promote"), "`check` and `plan` show what it would do, and write nothing."),
+    "rollback": "Without --yes it shows what it would do, and asks.",
+}
+# Parameters that take the name of an artifact, besides those called so.
+_ARTIFACTS = {("promote", "source"), ("promote", "to"), ("diff", "old"), ("diff", "new")}
+
 
 def with_nearest(error: click.NoSuchOption) -> click.NoSuchOption:
     """Return the error with the nearest options that the help shows, or else with the commands that have one."""
+    looks = _DRY_RUNS.get(error.ctx.command.name or "") if error.ctx else None
+    if looks and error.option_name == "--dry-run":
+        return click.NoSuchOption(error.option_name, f"No such option '--dry-run'. {looks}", ctx=error.ctx)
     mine = _by_option((error.ctx.command,) if error.ctx else ())
     # The dashes, which all names have, make none of them similar.
     if near := difflib.get_close_matches(error.option_name.strip("-"), mine, cutoff=_LIKE):
@@ -82,7 +103,46 @@ class _OrFiles(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Return what can be at this place of the line."""
         found = super().get_completions(args, incomplete)
-        return found or ([] if incomplete.startswith("-") else [CompletionItem(incomplete, type="file")])
+        if found or incomplete.startswith("-"):
+            return found
+        # An option that has no value yet would hide what is before it.
+        known = args[:-1] if args and args[-1].startswith("--") else args
+        context = _resolve_context(self.cli, self.ctx_args, self.prog_name, known)
+        place, incomplete = _resolve_incomplete(context, args, incomplete)
+        names = [CompletionItem(it) for it in _names(context, place.name or "") if it.startswith(incomplete)]
+        return names or [CompletionItem(incomplete, type="none" if _is_past(context, place.name) else "file")]
+
+
+def _is_past(context: click.Context, name: str | None) -> bool:
+    """Return whether a parameter takes what a channel had before, which is no file."""
+    return (context.command.name, name) == ("rollback", "to")
+
+
+def _names(context: click.Context, name: str) -> tuple[str, ...]:
+    """Return the names that a parameter takes, as far as files of this machine have them; no registry is asked."""
+    from ci_automation.cli.arguments import Arguments, configuration
+
+    try:
+        config = configuration(Arguments(config=context.params.get("config")))
+        if _is_past(context, name):
+            return _tags_here(context.params.get("artifact") or "", config)
+        is_artifact = name == "artifact" or (context.command.name, name) in _ARTIFACTS
+        return tuple(it.name for it in config.artifacts) if config and is_artifact else ()
+    except (Error, OSError):
+        return ()
+
+
+def _tags_here(artifact: str, config: Config | None) -> tuple[str, ...]:
+    """Return the immutable tags beside a channel, if it is in a directory."""
+    from ci_automation.artifact.reference import LayoutDirectory, Reference
+    from ci_automation.flux.artifact import immutable_version
+    from ci_automation.registry import open_registry
+
+    is_name = config is not None and not artifact.startswith(("oci://", "layout:"))
+    channel = config.find(artifact).channel if config and is_name else Reference.parse_channel(artifact)
+    if not isinstance(channel.repository, LayoutDirectory):
+        return ()
+    return tuple(tag for tag in open_registry(channel).tags(channel) if immutable_version(tag))
 
 
 class _Bash(_OrFiles, BashComplete):
@@ -117,7 +177,8 @@ def completion_command(ctx: click.Context, shell: str) -> int:
     """Print the script by which a shell completes commands and options.
 
     The example is for bash, from the next terminal on. For zsh put the line `source <(flux-manifests completion zsh)`
-    into ~/.zshrc; fish reads ~/.config/fish/completions/flux-manifests.fish. A completion asks no registry.
+    into ~/.zshrc; fish reads ~/.config/fish/completions/flux-manifests.fish. It also completes the names of
+    artifacts in the configuration, and asks no registry.
 
     \b
     flux-manifests completion bash >> ~/.bashrc

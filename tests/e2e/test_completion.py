@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,37 @@ def test_bash_completes_commands_options_and_values() -> None:
     assert done.stdout.splitlines() == [
         f"{line} -> {' '.join(found)}".rstrip(" ") + (" " if not found else "") for line, found in LINES.items()
     ]
+
+
+def test_bash_completes_names_of_the_configuration_and_tags_of_a_directory(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    programs = environment()
+    subprocess.run(["flux-manifests", "demo", "--folder", folder], capture_output=True, check=True, env=programs)
+    (tmp_path / "own.yaml").write_text((folder / ".github/flux-manifests.yaml").read_text().replace("production", "o"))
+    (tag,) = {*re.findall(r"v2\.98\.5-[0-9a-f]{12}", (folder / "registry/index.json").read_text())}
+    lines = {
+        "flux-manifests check pro": "production",
+        "flux-manifests check ": "production",
+        "flux-manifests update --config ../own.yaml ": "o",
+        "flux-manifests promote --to p": "production",
+        "flux-manifests diff production pr": "production",
+        "flux-manifests rollback production --to v2.98.5": tag,
+        "flux-manifests rollback layout:registry:production --to v2.98.5": tag,
+        "flux-manifests rollback production --to v1": "",
+        "flux-manifests rollback prod --to v2": "",
+        "flux-manifests rollback oci://registry.invalid/a:b --to v2": "",
+        "flux-manifests rollback --to v2": "",
+    }
+    done = subprocess.run(
+        ["bash", "--norc", "--noprofile", "-c", BASH, "bash", *lines],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=programs,
+        cwd=folder,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [f"{line} -> {found}" for line, found in lines.items()]
 
 
 def test_bash_completes_the_names_of_files_elsewhere() -> None:
