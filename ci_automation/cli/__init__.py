@@ -228,7 +228,8 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
                 from ci_automation.cli.completion import with_nearest
 
                 error = with_nearest(error)
-            return Failure("usage", error.format_message(), f"{there}See `{command} --help`.", 2)
+            message = error.format_message().replace("\n\t", " ")  # between the choices of an argument
+            return Failure("usage", message, f"{there}See `{command} --help`.", 2)
         case KeyboardInterrupt():
             left = left or "A channel that it moves is as it was, or at a signed artifact."
             hint = f"{left} Run it again."
