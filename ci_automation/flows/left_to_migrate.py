@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
     """Yield what a person looks at and changes in Git before the files are committed."""
     guide, source, newest = f"{answers.docs}/guides/migration.md", migration.source, migration.version
-    yield f"Read how clusters move, with each command: {guide}"
+    yield f"Read how clusters move, with each command: {answers.docs}/tutorials/from-bootstrap.md"
     for path, reason in migration.unfit.items():
         yield f"`flux bootstrap` made {path} too, and this list leaves it out: {reason}. What it has to be: {guide}"
     if answers.overlay:

@@ -141,6 +141,18 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
     assert not any("gotk" in it for it in ordinary)
 
 
+def test_each_page_that_the_list_names_is_there(clone: Path, left: Callable[..., list[str]]) -> None:
+    ordinary = left(*THREE)
+    bootstrap(clone, "clusters/staging/flux-system")
+    bootstrap(clone, "clusters/production/flux-system", own={})
+    named = re.findall(r"/blob/HEAD/docs/(\S+?\.md)(?:#([\w-]+))?", "\n".join((*ordinary, *left(*THREE, "--yes"))))
+    assert {page for page, _ in named} == {"guides/clusters.md", "guides/migration.md", "tutorials/from-bootstrap.md"}
+    for page, anchor in named:
+        titles = re.findall(r"^#+ (.+)$", (DOCS / page).read_text(), re.MULTILINE)
+        assert anchor in {"", *(re.sub(r"[^\w -]", "", it).lower().replace(" ", "-") for it in titles)}
+    assert "With `kubectl` for that cluster:" in PAGE
+
+
 def test_the_overlay_is_what_git_applies_but_for_the_sync_objects(clone: Path) -> None:
     bootstrap(clone, "clusters/staging/flux-system", options=Options(network_policy=False, log_level="debug"))
     assert run([*THREE]) == 0
