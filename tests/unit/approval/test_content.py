@@ -173,6 +173,7 @@ ATTACKS = {
     "nobody knows who pushed": (
         with_request({"pushed_at": None}), "1 of 2 people who count",
     ),
+    "the branch of a request for digests": (with_request(branch="flux-manifests/production"), "asks for digests alone"),
     "content that cannot be told": ({"contents": {START: OLD, HEAD: NEW}}, "GitHub does not tell all content"),
     "a page without a merge base": (
         {"merges": {HEAD: (replace(request(), merge_base=None, head=None),)}}, "GitHub does not tell all content",
