@@ -241,6 +241,11 @@ def test_no_cluster_goes_back_to_the_version_of_the_first_channel(clone: Path, l
     assert "render --flux-version v2.8.6 |" in line(listed, "Keep as patches")
 
 
+def test_the_list_leads_to_the_page_with_each_command() -> None:
+    (link,) = re.findall(r"with each command: \S+/HEAD/docs/(\S+)$", PAGE, re.MULTILINE)
+    assert "\nkubectl apply -f flux-manifests/staging\n" in (DOCS / link).read_text()
+
+
 def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: Callable[..., list[str]]) -> None:
     edited = rendered("v2.8.8").replace("replicas: 1", "replicas: 2")
     for cluster, more in {
