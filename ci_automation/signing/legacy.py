@@ -78,7 +78,7 @@ def signatures(registry: Registry, reference: Reference, digest: Digest) -> tupl
     """Return the descriptors of all signatures of `digest`, not verified.
 
     Cosign and Flux take any layer that has a signature in its annotations, whatever its media type. They look a blob up
-    by its digest, in the config first, and want the size that is stated there: each descriptor has that one.
+    by its digest, in the config first, and want the size and content that are stated there: each descriptor has these.
 
     Raises:
         InvalidManifest: the tag does not name a manifest, or Go would read the manifest differently.
@@ -87,8 +87,9 @@ def signatures(registry: Registry, reference: Reference, digest: Digest) -> tupl
         manifest = registry.manifest(signature_reference(reference, digest))
     except (NotFound, NoLayers):
         return ()
-    sizes = {each.digest: each.size for each in reversed((manifest.config, *manifest.layers))}
-    return tuple(replace(layer, size=sizes[layer.digest]) for layer in manifest.layers if is_signature(layer))
+    stated = {each.digest: (each.size, each.data) for each in reversed((manifest.config, *manifest.layers))}
+    found = ((layer, *stated[layer.digest]) for layer in manifest.layers if is_signature(layer))
+    return tuple(replace(layer, size=size, data=data) for layer, size, data in found)
 
 
 def is_signature(layer: Descriptor) -> bool:
@@ -113,7 +114,9 @@ def _with_payloads(
     expected = payload(reference, digest)
     known = Digest.of(expected)
     for layer in sorted(found, key=lambda layer: layer.digest != known):
-        if layer.digest == known and layer.size == len(expected):
+        if not _is_whole(layer):
+            yield Signature(layer.annotations, b"", "it embeds another payload than it names")
+        elif layer.digest == known and layer.size == len(expected):
             yield Signature(layer.annotations, expected)
         # Not written for this repository: mirrored, or another signer's payload.
         elif layer.size > _MAX_PAYLOAD_BYTES:
@@ -123,6 +126,11 @@ def _with_payloads(
                 yield Signature(layer.annotations, registry.blob(reference, layer))
             except (NotFound, ContentMismatch):
                 yield Signature(layer.annotations, b"", "its payload is not there")
+
+
+def _is_whole(layer: Descriptor) -> bool:
+    """Return whether a layer embeds what it names, or nothing."""
+    return layer.data is None or layer.content is not None
 
 
 def examine_signature(signature: Signature, digest: Digest, trusted: Trusted) -> Finding:
@@ -217,8 +225,10 @@ def add(
     for blob in (message, CONFIG_BLOB):  # `publish` uploads them before: between the look and the write lies nothing
         registry.put_blob(reference, blob)
     config = Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB)
-    # What states another size of our payload hides each signature over it.
-    readable = tuple(each for each in present if each.digest != layer.digest or each.size == layer.size)
+    # What states another size or content of our payload hides each signature over it.
+    readable = tuple(
+        each for each in present if each.digest != layer.digest or (each.size == layer.size and _is_whole(each))
+    )
     layers = readable if layer in readable else (*readable, layer)
     if len(layers) > MAX_LAYERS:
         raise SignaturesUnreadable(

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA384
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import Manifest
+from ci_automation.artifact.manifest import Descriptor, Manifest
 from ci_automation.flux.version import Version
 from ci_automation.records import attached
 from ci_automation.signing import bundle, legacy
@@ -187,6 +187,35 @@ def resized(by: int, *, config: bool = False, beside: bool = False) -> Step:
     return step
 
 
+def embedding(*, wrong: bool) -> Step:
+    """Let the .sig embed its payload, or other bytes of that size."""
+
+    def step(place: Place) -> None:
+        layers = legacy.signatures(place.registry, place.channel, place.digest)
+        bytes_of = {layer.digest: place.registry.blob(place.channel, layer) for layer in layers}
+        made = tuple(replace(it, data=b"x" * it.size if wrong else bytes_of[it.digest]) for it in layers)
+        at = legacy.signature_reference(place.channel, place.digest)
+        place.registry.put_manifest(at, Manifest.build(place.registry.manifest(at).config, made))
+
+    return step
+
+
+def embedding_another_bundle(place: Place) -> None:
+    """Attach a referrer whose layer names a file that is no bundle, and embeds a foreign one."""
+    foreign = place.world.public.local.sign_bundle(bundle.statement(place.digest), STRANGER, 1)
+    for blob in (b"{}", b"none"):
+        place.registry.put_blob(place.channel, blob)
+    subject = place.registry.manifest(place.channel.at_digest(place.digest))
+    layer = replace(Descriptor.of(bundle.BUNDLE_TYPE, b"none"), data=foreign)
+    planted = Manifest.build(
+        Descriptor.of("application/vnd.oci.empty.v1+json", b"{}"),
+        (layer,),
+        artifact_type=bundle.BUNDLE_TYPE,
+        subject=Descriptor.of(subject.media_type, subject.raw),
+    )
+    place.registry.put_referrer(place.channel, planted)
+
+
 def with_sha_384(place: Place) -> None:
     """Sign it as cosign and a KMS do with a P-384 key."""
     key = place.world.keys["EC P-384"].key
@@ -245,6 +274,9 @@ CASES = {
     "a .sig that states more bytes than its payload has": Case(KEY, (BY_KEY, resized(1))),
     "a .sig that states fewer bytes than its payload has": Case(KEY, (BY_KEY, resized(-1))),
     "a .sig that states more bytes in a layer before": Case(KEY, (BY_KEY, resized(1, beside=True))),
+    "a .sig that embeds its payload": Case(KEY, (BY_KEY, embedding(wrong=False))),
+    "a .sig that embeds other bytes": Case(KEY, (BY_KEY, embedding(wrong=True))),
+    "a referrer that embeds other bytes beside a .sig": Case(KEY, (BY_KEY, embedding_another_bundle)),
     "a .sig that states more bytes in its config": Case(KEY, (BY_KEY, resized(1, config=True))),
     "a .sig for another digest, and ours": Case(KEY, (BY_KEY, sig(OURS, ANOTHER))),
     "a bundle for another digest": Case(KEY, (unsigned, dsse(OURS, ANOTHER))),

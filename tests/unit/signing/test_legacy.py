@@ -249,20 +249,24 @@ class TestSigning:
         assert kept in after
 
     @pytest.mark.parametrize("where", ["its own", "a layer before", "the config"])
-    @pytest.mark.parametrize("by", [1, -1])
+    @pytest.mark.parametrize(
+        ("by", "data", "why"),
+        [(1, None, "its payload is not there"), (-1, None, "its payload is not there"), (0, b"x", "embeds another")],
+        ids=["a larger size", "a smaller size", "other bytes"],
+    )
     def test_takes_the_place_of_what_states_another_size_of_the_payload(
-        self, registry: InMemoryRegistry, digest: Digest, where: str, by: int
+        self, registry: InMemoryRegistry, digest: Digest, where: str, by: int, data: bytes | None, why: str
     ) -> None:
         """No cluster reads it, nor a signature over the same payload: see `tests/real/test_judge.py`."""
         sign(registry, digest)
         at = legacy.signature_reference(CHANNEL, digest)
         manifest = registry.manifest(at)
         (layer,) = manifest.layers
-        wrong = replace(layer, size=layer.size + by)
+        wrong = replace(layer, size=layer.size + by, data=data)
         config = wrong if where == "the config" else manifest.config
         layers = {"its own": (wrong,), "a layer before": (wrong, layer), "the config": (layer,)}[where]
         registry.put_manifest(at, Manifest.build(config, layers))
-        with pytest.raises(ForeignSignature, match="its payload is not there"):
+        with pytest.raises(ForeignSignature, match=why):
             checked(registry, digest)
         assert sign(registry, digest).digest == digest
         now = registry.manifest(at)
