@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli.arguments import Arguments, configuration
-from ci_automation.cli.output import print_json, print_parts, print_text, progress
+from ci_automation.cli.output import print_json, print_parts, print_text, progress, width
 from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, HeadedCommand, takes
 from ci_automation.cli.places import clusters, kustomize, release_ports
 from ci_automation.cli.wiring import reading, reading_files
@@ -20,7 +20,7 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
 from ci_automation.impact.change import Certainty
 from ci_automation.report.blocks import Bullet, Code, Detail, MarkedLine, on_terminal
-from ci_automation.report.changes import sections, text_parts
+from ci_automation.report.changes import brief_parts, sections, text_parts
 from ci_automation.report.markdown import to_markdown, words_markdown
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def diff_command(old: str, new: str, *, exit_code: bool, given: Arguments) -> in
         print_text(to_markdown(blocks, "### {}"))
     else:
         print_parts(on_terminal(map(MarkedLine, _remarks(found))))
-        print_parts(text_parts(found.found, every=given.verbose) if _is_telling(found) else ())
+        shown = text_parts(found.found, every=True) if given.verbose else brief_parts(found.found, width())
+        print_parts(shown if _is_telling(found) else ())
     return _code(found) if exit_code else _SAME
 
 
