@@ -135,7 +135,8 @@ class TestRollback:
     def test_to_nothing_lists_the_tags_and_asks_nobody(self, scene: Scene) -> None:
         shown = dispatch(scene, "rollback").show()
         assert (shown.code, shown.outputs.get("shown", "")) == (2, "")
-        assert all(tag in shown.said("error")[0] for tag in scene.tags if tag.startswith("v"))
+        told = {tag: tag in shown.said("error")[0] for tag in scene.tags if tag.startswith("v")}
+        assert told == {tag: scene.tags[tag] != scene.channel for tag in told}  # not what it has now
 
     def test_is_told_to_those_who_hear_of_publications_and_offered_to_those_who_pin_it(self, scene: Scene) -> None:
         had = scene.channel
