@@ -100,7 +100,9 @@ def readme(outputs: list[str]) -> str:
     """Return the README with what `check` of the tutorial prints, as far as its table."""
     ((block, output),) = ((block, text) for block, text in zip(BLOCKS, outputs, strict=True) if "check" in block.image)
     told = Text.from_ansi(_ageless(output)).plain.partition("\nUpstream not proven")[0]
-    lines = "\n".join(line.rstrip() for line in (_prompt(block), *told.splitlines()))
+    (channel,) = re.findall(r"^export CHANNEL=(\S+)", PAGE, re.MULTILINE)
+    prompt = _prompt(block).replace("$CHANNEL", channel)  # which the README does not set
+    lines = "\n".join(line.rstrip() for line in (prompt, *told.splitlines()))
     return _PLACE.sub(lambda _: f"```text\n{lines}\n```\n", README.read_text())
 
 
