@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.real.cluster import condition, manifest
 from tests.real.pipeline import KeyPair, push, tag
 from tests.real.processes import NotInTime, ProgramFailed
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.real.cluster import Cluster
     from tests.real.registries import RealRegistry
 
 SOON = 60
 FLUX = "v2.9.4"
+GUIDE = Path(__file__).parents[2] / "docs/guides/from-a-script.md"
 
 
 def config_map(folder: Path, text: str) -> Path:
@@ -82,6 +85,31 @@ def test_a_cluster_follows_a_signed_channel_and_stays_where_it_is_when_the_next_
     assert flux_cluster.applied() == (f"production@{second}", "v2.9.4@sha1:2222222")
     assert said() == "second"
     assert flux_cluster.refusal() == ""
+
+
+def test_a_cluster_that_followed_an_unsigned_tag_verifies_it_by_the_patch_of_the_guide(
+    flux_cluster: Cluster, distribution_registry: RealRegistry, repository: str, cosign_key: KeyPair, tmp_path: Path
+) -> None:
+    name = f"{distribution_registry.host}/{repository}"
+    digest = push(f"{name}:production", config_map(tmp_path / "first", "by a script"), "v2.9.3@sha1:1111111")
+    flux_cluster.follow(f"oci://{name}", "production", None, name="script")
+    flux_cluster.wait_until_applied(digest, SOON, "script")
+    cosign_key.sign(f"{name}@{digest}")
+
+    secret = {"name": "flux-manifests-keys", "namespace": "flux-system"}
+    flux_cluster.apply(
+        json.dumps(manifest("v1", "Secret", secret, stringData={"a.pub": cosign_key.public.read_text()}))
+    )
+    _, verify, wait, remove = re.findall(r"^.*kubectl (?:(?!\\\n).|\\\n)*$", GUIDE.read_text(), re.MULTILINE)
+    for command in (verify, wait):
+        flux_cluster.shell(command.replace("ocirepository flux-system ", "ocirepository script "))
+    flux_cluster.wait_until_applied(digest, SOON, "script")
+    assert condition(flux_cluster.get("ocirepository", "script") or {}, "SourceVerified")[0] == "True"
+
+    again = push(f"{name}:production", config_map(tmp_path / "second", "again"), "v2.9.4@sha1:2222222")
+    assert again in flux_cluster.wait_until_refused("no matching signatures were found", SOON, "script")
+    flux_cluster.shell(remove.replace("ocirepository flux-system ", "ocirepository script "))
+    flux_cluster.wait_until_applied(again, SOON, "script")
 
 
 def test_a_cluster_with_another_key_takes_nothing(
