@@ -320,6 +320,19 @@ class TestAdopt:
         ran = foreign.run(approval="none")
         assert (ran.code, ran.outputs["target-version"]) == (0, PATCH), ran
 
+    def test_in_a_pause_it_adopts_and_runs_publish_nothing_until_the_pause_ends(self, foreign: Scene) -> None:
+        had, text = tag_of(foreign, "foreign", "production"), (foreign.runner.workspace / CONFIG).read_text()
+        paused = text.replace("versionTags: true", "versionTags: true, paused: true")
+        for config, version in ((paused, FIRST), (text, PATCH)):
+            (foreign.runner.workspace / CONFIG).write_text(config)
+            push(foreign, config)
+            if version == FIRST:
+                assert dispatch(foreign, "adopt").through().code == 0
+                foreign.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
+            ran = foreign.run(approval="none")
+            assert (ran.code, ran.outputs["target-version"]) == (0, version), ran
+            assert (tag_of(foreign, "foreign", "production") == had) == (version == FIRST)
+
     def test_an_adopted_digest_that_lost_its_signature_later_is_not_adopted_by_the_same_run(
         self, foreign: Scene
     ) -> None:
