@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import Manifest
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.records.ledger import Ledger
@@ -332,6 +333,19 @@ class TestAdopt:
             ran = foreign.run(approval="none")
             assert (ran.code, ran.outputs["target-version"]) == (0, version), ran
             assert (tag_of(foreign, "foreign", "production") == had) == (version == FIRST)
+
+    def test_a_rollback_takes_the_channel_back_to_it_from_a_later_unsigned_push(self, foreign: Scene) -> None:
+        had = tag_of(foreign, "foreign", "production")
+        assert dispatch(foreign, "adopt").through().code == 0
+        channel = Reference.parse("layout:foreign:production")
+        registry = open_registry(channel)
+        former = registry.manifest(channel)
+        pushed = registry.put_manifest(channel, Manifest.build(former.config, former.layers, {"pushed": "again"}))
+        assert tag_of(foreign, "foreign", "production") == str(pushed)
+        foreign.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
+        assert foreign.run(approval="none").code == 10
+        ran = dispatch(foreign, "rollback", to=FIRST, reason="the script pushed again").through()
+        assert (ran.code, tag_of(foreign, "foreign", "production")) == (0, had), ran
 
     def test_an_adopted_digest_that_lost_its_signature_later_is_not_adopted_by_the_same_run(
         self, foreign: Scene
