@@ -166,10 +166,12 @@ def test_a_no_to_the_digest_is_not_overruled_by_the_merge_before(scene: Scene, k
     asked = scene.fleet.pulls[-1]
     scene.fleet.close(asked.number, "ben")
     known.clear()
-    for _ in range(2):
+    for state in ("was closed", "was closed", "is open", "is open"):
+        if state == "is open" and asked.state == "CLOSED":
+            scene.fleet.reopen(asked.number, "ada")
         ran = scene.run()
         assert (ran.outputs["changed"], scene.channel) == ("false", before), ran
-        said = f"the merges came before pull request {asked.number} asked again, and that one was closed"
+        said = f"the merges came before pull request {asked.number} asked again, and that one {state}"
         assert said in ran.outputs["pending-reasons"]
     scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")  # after the no

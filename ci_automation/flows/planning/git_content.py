@@ -156,9 +156,9 @@ class GitContent:
         looked = self.look(wanted)
         if looked.content is None or self._head is None or not others.is_actionable:
             return looked
-        found = self._found(placed, base, wanted, ports, asks=others is Decision.APPROVAL)
-        commit = looked.content.commit
-        if isinstance(found, Proven) and (declined := self._declined(found, placed, base, target)):
+        asks, commit = others is Decision.APPROVAL, looked.content.commit
+        found = self._found(placed, base, wanted, ports, asks=asks)
+        if isinstance(found, Proven) and not asks and (declined := self._declined(found, placed, base, target)):
             found = Unproven((f"the merges came before {declined}",))
         if isinstance(found, Lags):
             reason = f"GitHub's log of the default branch does not show {commit[:7]} yet; the next run looks again"
@@ -166,7 +166,7 @@ class GitContent:
         if isinstance(found, Unproven):
             verdicts = (Verdict(GATE, Decision.APPROVAL, reason, commit) for reason in found.reasons)
             return JudgedContent(tuple(verdicts), looked.content)
-        if others is Decision.APPROVAL:
+        if asks:
             return looked
         people = dict.fromkeys(person.login for request in found.requests for person in request.people)
         pages = [request.url for request in found.requests]
@@ -223,12 +223,14 @@ class GitContent:
         return self._judged(way, case, base, trees, depths=_DEPTHS[:1] if asks else _DEPTHS)
 
     def _declined(self, found: Proven, placed: Placed, base: Base, target: Digest) -> str:
-        """Return which request for content, of whatever digests, got a no behind the merges, or nothing."""
+        """Return which request for content, of whatever digests, got no yes behind the merges, or nothing."""
         request = ApprovalRequest(placed.channel, base.version, base.digest, target, RequestKind.CONTENT)
         branch = branch_name(self._place.artifact.name, f"{RequestKind.CONTENT}-")
         if (snapshot := self._history.seen(branch)) is None:
             return self._rejected(found.at)
         last = max(int(it.url.rpartition("/")[2]) for it in found.requests)
+        if (again := snapshot.open_pull) and again.number > last:  # people can reopen what a person closed
+            return f"pull request {again.number} asked again, and that one is open"
         return declined_after(last, request, snapshot, any_digests=True)
 
     def _judged(
