@@ -67,7 +67,7 @@ def verify_channel(reference: Reference, ports: Ports, intent: Intent) -> Verifi
 def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent) -> Verification:
     observed = look_at(reference, ports)
     ports.say("reading its signatures")
-    evidence = gather(ports.registry, reference, observed.digest)
+    evidence = gather(ports.registry, reference, observed.digest, whole=True)
     findings = examine(evidence, trusted)
     found = (*findings.legacy, *findings.bundles)
     by = next((finding.by for finding in found if finding.counts), None)

@@ -97,18 +97,20 @@ def is_signature(layer: Descriptor) -> bool:
     return layer.media_type == PAYLOAD_TYPE or SIGNATURE_ANNOTATION in layer.annotations
 
 
-def read_signatures(registry: Registry, reference: Reference, digest: Digest) -> Iterator[Signature]:
-    """Yield the signatures of `digest` with their payloads."""
+def read_signatures(
+    registry: Registry, reference: Reference, digest: Digest, *, whole: bool = False
+) -> Iterator[Signature]:
+    """Yield the signatures of `digest` with their payloads; `whole` asks the registry for those that are known too."""
     try:
         found = signatures(registry, reference, digest)
     except InvalidManifest as error:
         yield Signature({}, b"", f"the .sig manifest cannot be read: {error}")
         return
-    yield from _with_payloads(registry, reference, digest, found)
+    yield from _with_payloads(registry, reference, digest, found, whole=whole)
 
 
 def _with_payloads(
-    registry: Registry, reference: Reference, digest: Digest, found: Iterable[Descriptor]
+    registry: Registry, reference: Reference, digest: Digest, found: Iterable[Descriptor], *, whole: bool = False
 ) -> Iterator[Signature]:
     """Yield signatures with their payloads, first those whose payload is already known."""
     expected = payload(reference, digest)
@@ -116,7 +118,7 @@ def _with_payloads(
     for layer in sorted(found, key=lambda layer: layer.digest != known):
         if not _is_whole(layer):
             yield Signature(layer.annotations, b"", "it embeds another payload than it names")
-        elif layer.digest == known and layer.size == len(expected):
+        elif not whole and layer.digest == known and layer.size == len(expected):
             yield Signature(layer.annotations, expected)
         # Not written for this repository: mirrored, or another signer's payload.
         elif layer.size > _MAX_PAYLOAD_BYTES:

@@ -72,12 +72,17 @@ class SignatureFindings(Struct, frozen=True):
 
 
 def gather(
-    registry: Registry, reference: Reference, digest: Digest, *, formats: SignatureFormat = SignatureFormat.BOTH
+    registry: Registry,
+    reference: Reference,
+    digest: Digest,
+    *,
+    formats: SignatureFormat = SignatureFormat.BOTH,
+    whole: bool = False,
 ) -> Signatures:
-    """Return the readable signatures of `digest` in these formats."""
+    """Return the readable signatures of `digest` in these formats; for `whole` see `read_signatures`."""
     return Signatures(
         digest,
-        tuple(legacy.read_signatures(registry, reference, digest)) if formats.has_legacy else (),
+        tuple(legacy.read_signatures(registry, reference, digest, whole=whole)) if formats.has_legacy else (),
         tuple(bundle.read_bundles(registry, reference, digest)) if formats.has_bundle else (),
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.apply import apply
@@ -26,7 +27,7 @@ from ci_automation.records.ledger import Ledger
 from ci_automation.records.notes import Record
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry.port import NotFound
-from ci_automation.signing import bundle
+from ci_automation.signing import bundle, legacy
 from ci_automation.signing.cluster import ClusterWouldRefuse
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
@@ -48,7 +49,6 @@ from tests.fakes.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.report.adoption import Adoption
     from tests.fakes.registry import InMemoryRegistry
@@ -65,6 +65,14 @@ def world() -> World:
     assert update(CHANNEL, made.ports(), intent(now=NOW + timedelta(hours=1))).done == 1
     made.registry.requests.clear()
     return made
+
+
+def test_a_signature_whose_payload_is_gone_is_noticed_though_it_is_known(world: World) -> None:
+    """No cluster can check it."""
+    payload = legacy.payload(CHANNEL, at(world))
+    del world.registry.repositories[str(CHANNEL.repository)].blobs[Digest.of(payload)]
+    problem = verify_channel(CHANNEL, world.ports(), intent()).problem
+    assert "its payload is not there" in str(problem)
 
 
 class TestHealing:

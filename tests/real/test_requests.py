@@ -269,6 +269,7 @@ def test_a_first_artifact(
 
 RECORD = ["GET digest 200"]  # looked at, for it might be a bundle
 BUNDLE = ["GET digest 200", "GET blob 200"]
+PAYLOAD = ["GET blob 200"]  # known, and looked at because clusters need it to be there
 # Whether the channel is where its records have it.
 PLACED = ["GET fallback 200", "GET tags 200"]
 
@@ -276,8 +277,10 @@ PLACED = ["GET fallback 200", "GET tags 200"]
 @pytest.mark.parametrize(
     ("form", "most", "expected"),
     [
-        pytest.param("legacy", 9, ["GET signature 200", *NO_API, "GET fallback 200", *RECORD], id="a .sig"),
-        pytest.param("both", 11, ["GET signature 200", *NO_API, "GET fallback 200", *BUNDLE, *RECORD], id="both"),
+        pytest.param("legacy", 10, ["GET signature 200", *PAYLOAD, *NO_API, "GET fallback 200", *RECORD], id="a .sig"),
+        pytest.param(
+            "both", 12, ["GET signature 200", *PAYLOAD, *NO_API, "GET fallback 200", *BUNDLE, *RECORD], id="both"
+        ),
         pytest.param("bundle", 11, ["GET signature 404", *NO_API, "GET fallback 200", *BUNDLE, *RECORD], id="a bundle"),
     ],
 )
