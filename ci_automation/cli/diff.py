@@ -18,12 +18,14 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_file, of_folder, of_release
 from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
-from ci_automation.impact.change import Certainty
+from ci_automation.impact.change import Certainty, some_of
 from ci_automation.report.blocks import Bullet, Code, Detail, MarkedLine, on_terminal
 from ci_automation.report.changes import brief_parts, sections, text_parts
 from ci_automation.report.markdown import to_markdown, words_markdown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ClustersConfig, Config
@@ -49,12 +51,15 @@ class NothingToCompare(UsageError):
 
 
 class NoSuchRow(UsageError):
-    """The history of an artifact has no entry of that number."""
+    """A channel never had an artifact of that number, which may be another channel's."""
 
-    def __init__(self, artifact: str, number: int, last: int) -> None:
+    def __init__(self, artifact: str, number: int, numbers: Iterable[int]) -> None:
         super().__init__(f"the history of {artifact} has no number {number}")
+        known = some_of([f"@{each}" for each in sorted(numbers)])
         self.hint = (
-            f"Give a number from 1 to {last}: `history` prints them." if last else "Nothing was published there."
+            f"It has {known}. Name what only another channel had by that channel, or by its tag."
+            if known
+            else "Nothing was published there."
         )
 
 
@@ -85,15 +90,29 @@ def diff_command(old: str, new: str, *, exit_code: bool, given: Arguments) -> in
     if given.output == "json":
         print_json(_to_json(found), "diff")
     elif given.output == "markdown":
-        print_text(f"## {words_markdown((Code(before.name), ' to ', Code(after.name)))}\n")
+        named = [(Code(it.name), f" ({facts})" if (facts := _facts(it)) else "") for it in (before, after)]
+        print_text(f"## {words_markdown((*named[0], ' to ', *named[1]))}\n")
         told = sections(found.found, Detail.page(_ROWS)) if _is_telling(found) else ()
         blocks: list[Block] = [*map(Bullet, _remarks(found)), *told]
         print_text(to_markdown(blocks, "### {}"))
     else:
-        print_parts(on_terminal(map(MarkedLine, _remarks(found))))
+        print_parts(on_terminal(map(MarkedLine, [_sides(before, after), *_remarks(found)])))
         shown = text_parts(found.found, every=True) if given.verbose else brief_parts(found.found, width())
         print_parts(shown if _is_telling(found) else ())
     return _code(found) if exit_code else _SAME
+
+
+def _sides(old: Side, new: Side) -> str:
+    """Return what is compared: of each side its name, its version and its digest."""
+    if old.digest and old.digest == new.digest:
+        return f"{old.name} and {new.name} are the same artifact: {old.version or 'no Flux'}, {old.digest.short}"
+    return " -> ".join(f"{it.name} ({facts})" if (facts := _facts(it)) else it.name for it in (old, new))
+
+
+def _facts(side: Side) -> str:
+    """Return the version and the digest of a side, but for what its name says."""
+    facts = (str(side.version or ""), side.digest.short if side.digest else "")
+    return ", ".join(it for it in facts if it and it not in side.name)
 
 
 def _code(found: Difference) -> int:
@@ -132,13 +151,13 @@ def _digest_at(artifact: str, number: int, reference: Reference, ports: Ports) -
     """Return the digest that has a number in an artifact's history.
 
     Raises:
-        NoSuchRow: it has fewer.
+        NoSuchRow: it has none, or another channel has it.
     """
     from ci_automation.flows.history import history
 
-    digests = {entry.number: entry.digest for entry in history(reference, ports, every=True).entries}
+    digests = {entry.number: entry.digest for entry in history(reference, ports).entries}
     if number not in digests:
-        raise NoSuchRow(artifact, number, len(digests))
+        raise NoSuchRow(artifact, number, digests)
     return digests[number]
 
 

@@ -48,10 +48,10 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
 
     The newest move of the channel comes first. When, why and by whom is in signed records and holds. It leaves out
     those that no trusted signer signed, and does not know then what they say. Artifacts that only other channels of
-    the repository have are listed with -v, or without a key to read records with. @1 is the artifact of the repository
-    with the highest version now, @2 the one below it: `diff ARTIFACT@2 ARTIFACT@1` compares two. The next publication
-    can move these numbers; a tag such as v2.9.4-1a2b3c4d5e6f stays. --since leaves out older rows, and those without a
-    time. -v prints a table with every column.
+    the repository have are listed with -v (they have no number), or without a key to read records with. @1 is the
+    artifact of the repository with the highest version now, @2 the one below it: `diff ARTIFACT@2 ARTIFACT@1` compares
+    two. The next publication can move these numbers; a tag such as v2.9.4-1a2b3c4d5e6f stays. --since leaves out older
+    rows, and those without a time. -v prints a table with every column.
 
     \b
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
@@ -75,10 +75,11 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
                 print_table(history_table(shown))
             else:
                 print_text("\n".join(screen_lines(shown, width())))
-            numbers = dict.fromkeys(f"{artifact}{row.cells[0]}" for row in shown if row.cells[0])
+            numbers = dict.fromkeys(f"{artifact}{row.cells[0]}" for row in shown if row.cells[0].startswith("@"))
             if len(numbers) > 1:
                 new, old, *_ = numbers
-                print_text(f"Numbers move, tags stay. To compare two:\n{comparing(old, new, given)}")
+                print_text("Numbers rank versions, @1 the highest, and move; tags stay. To compare two:")
+                print_text(comparing(old, new, given))
         elif ports.trusted is None:
             print_line(f"--since {since} leaves out all rows: without a verified record none has a time.")
         else:
@@ -160,10 +161,7 @@ def history_table(rows: Sequence[HistoryRow]) -> Table:
 
 
 def screen_lines(rows: Sequence[HistoryRow], columns: int | None) -> Iterator[str]:
-    """Yield the rows, folded if `columns` says how wide a terminal is.
-
-    Who signed them is in one line at the end if it is the same for all, else below each row, as is who approved it.
-    """
+    """Yield the rows, folded to `columns`; who signed all of them is at the end, else below each, as who approved."""
     cells = [dict(zip(_HEAD, row.cells, strict=True)) for row in rows]
     names = [_name_of(cell) for cell in cells]
     wide, many = max(map(len, ("artifact", *names))), max(map(len, (_NUMBER, *(cell[_NUMBER] for cell in cells))))
@@ -195,15 +193,15 @@ def table_rows(
 ) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Yield each move of a channel and each hold, with its moment and its place among those that have none.
 
-    A hold has no number, because it names no other artifact than a move, and channels are at a move. With `every`, a
-    move has the commits of its content and of its run, and each request that approved it with everyone who counted.
+    A hold has no number: it names no other artifact than a move, and channels are at a move. With `every`, a move has
+    the commits of its content and of its run, and each request that approved it with everyone who counted.
     """
     versions = {entry.digest: entry.version for entry in entries}
     for place, entry in enumerate(entries):
         what = [
             (
                 it.at,
-                f"@{entry.number}",
+                entry.mark,
                 _move(it, versions, repository, entry) + (_content(it) if every else ""),
                 _by(it),
                 _approval(it, every=every),
@@ -218,7 +216,7 @@ def table_rows(
         tags = ", ".join((*entry.channels, *entry.version_tags))
         common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
         if not what:
-            yield "", -place, (f"@{entry.number}", *common, "", "no verified record", "", "", "", tags)
+            yield "", -place, (entry.mark, *common, "", "no verified record", "", "", "", tags)
         for at, number, *said in what:
             here = tags if at == (moved or max(it[0] for it in what)) and (number or not moved) else ""
             yield format_time(at), -place, (number, *common, f"{at:%Y-%m-%d %H:%M}", *said, here)
@@ -288,7 +286,7 @@ def _to_json(entry: HistoryEntry, known: Callable[[str], str]) -> dict[str, Any]
             names = {key: known(named[key]) for key in ("channel", "promotedFrom") if named.get(key)}
             notes[kind].append(named | names)
     return {
-        "rows": [entry.number],
+        "rows": [entry.number] if entry.number else [],
         "version": str(entry.version or "unknown"),
         "tag": entry.tag or "",
         "digest": str(entry.digest),

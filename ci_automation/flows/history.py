@@ -34,7 +34,8 @@ _UNTRUSTED = ("unsigned", "another signer")
 class HistoryEntry(Struct, frozen=True):
     """One digest: its immutable tag (none if another tool published it), the other tags on it, its records and holds.
 
-    Without records its time and publisher are unknown. The number counts from the newest version, trusted or not.
+    Without records its time and publisher are unknown. The number counts from the newest version of the repository,
+    trusted or not; 0 of what only other channels had.
     """
 
     digest: Digest
@@ -47,6 +48,11 @@ class HistoryEntry(Struct, frozen=True):
     holds: tuple[HoldStatement, ...] = ()
     origin: str = ""  # what its manifest says of its making, besides the version
     number: int = 0
+
+    @property
+    def mark(self) -> str:
+        """Return the number as a row begins with it."""
+        return f"@{self.number}" if self.number else "-"
 
     @property
     def last(self) -> datetime | None:
@@ -84,11 +90,14 @@ def history(reference: Reference, ports: Ports, *, every: bool = False) -> Histo
     entries = [_entry(reference, digest, sorted(names), ports) for digest, names in digests.items()]
     ranked = sorted(entries, key=lambda it: (it.version is not None, it.version or _NONE, str(it.digest)), reverse=True)
     entries = [replace(entry, number=number) for number, entry in enumerate(ranked, 1)]
-    own = entries
-    if ports.trusted is not None and reference.tag in tags and not every:
-        own = [it for entry in entries if (it := _own(entry, str(reference.tag), ports.ledger(reference).name))]
-    found = tuple(sorted(own, key=lambda it: (it.last.timestamp() if it.last else 0, -it.number), reverse=True))
-    return History(found, len(tags) - len(wanted), len(entries) - len(own))
+    shown = entries
+    if ports.trusted is not None and reference.tag in tags:
+        name = ports.ledger(reference).name
+        own = {entry.digest: it for entry in entries if (it := _own(entry, str(reference.tag), name))}
+        others = [replace(entry, number=0) for entry in entries if every and entry.digest not in own]
+        shown = [*((entry for entry in entries if entry.digest in own) if every else own.values()), *others]
+    shown.sort(key=lambda it: (it.last.timestamp() if it.last else 0, -it.number), reverse=True)
+    return History(tuple(shown), len(tags) - len(wanted), len(entries) - len(shown))
 
 
 def _own(entry: HistoryEntry, tag: str, name: str) -> HistoryEntry | None:

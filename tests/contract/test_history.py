@@ -41,7 +41,7 @@ def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"ci_automation.flows.planning.{place}.impact_of", lambda *_: Found())
 
 
-FOOTER = ("All signed", "It is signed", "Numbers move", "flux-manifests diff")  # lines that are no row
+FOOTER = ("All signed", "It is signed", "Numbers rank", "flux-manifests diff")  # lines that are no row
 
 
 def test_the_newest_move_comes_first_whatever_its_version() -> None:
@@ -68,7 +68,7 @@ def test_what_no_record_tells_comes_last_by_version() -> None:
 def test_a_channel_of_several_has_its_own_moves_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Numbers stay those of the repository, so that they mean the same in the history of each channel."""
+    """Numbers are those of the repository, so that one means the same everywhere; a channel has those of its own."""
     world, staging = grown(), CHANNEL.at_tag("staging")
     init(staging, OLD, world.ports(), intent(overlay=OVERLAY))  # the digest that production began with
     more = (OVERLAY.replaced(name, b"a") for name in ("first", "second"))
@@ -96,8 +96,17 @@ def test_a_channel_of_several_has_its_own_moves_only(
     assert len(everything) == 6
     assert sum("  published to production" in line for line in everything) == 3
     assert len(history(staging, world.ports(None, None)).entries) == 5
-    assert run(["diff", f"{staging}{row.split()[0]}", f"{staging}{rows[0].split()[0]}"]) == 0  # of production alone
-    capsys.readouterr()
+    assert [line.split()[0] for line in everything if "to production" in line] == ["-", "-", row.split()[0]]
+    number = rows[0].split()[0]
+    assert run(["diff", f"{staging}{row.split()[0]}", f"{staging}{number}"]) == 2  # of production alone
+    told_why = capsys.readouterr().err
+    assert f"the history of {staging} has no number {number[1:]}\n" in told_why
+    assert f"It has {row.split()[0]}. Name what only another channel had by that channel, or by its tag." in told_why
+    assert run(["diff", f"{staging}{row.split()[0]}", f"{CHANNEL}{number}"]) == 0
+    headline = capsys.readouterr().out.splitlines()[0]
+    sides = ((staging, row), (CHANNEL, rows[0]))
+    names = ((f"{of}{it.split()[0]}", it.split()[1].replace("-", ", ", 1)) for of, it in sides)
+    assert headline == " -> ".join(f"{name} ({facts})" for name, facts in names)
     assert run(["history", str(staging), "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [it["channel"] for entry in found["entries"] for it in entry["records"]] == [str(staging)]
@@ -168,7 +177,7 @@ def test_the_table_shows_every_move_and_what_nobody_knows(
     assert "production)" not in next(line for line in piped if "on hold until" in line)
     assert piped[-3:-1] == [
         f"All signed by key {signing_key().public.fingerprint.short}.",
-        "Numbers move, tags stay. To compare two:",
+        "Numbers rank versions, @1 the highest, and move; tags stay. To compare two:",
     ]
     compare = shlex.split(piped[-1])[1:]
     assert compare == ["diff", f"{layout}@1", f"{layout}@2", "--public-key", str(key)]

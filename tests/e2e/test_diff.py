@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -68,7 +69,7 @@ def test_text_markdown_and_json_show_the_same(desk: Desk) -> None:
 
 def test_nothing_is_other_in_the_same(desk: Desk) -> None:
     ran = desk.ok("diff", OLD, OLD)
-    assert ran.out == "No object and no file changes.\n"
+    assert ran.out == f"{OLD} -> {OLD}\nNo object and no file changes.\n"
     assert desk.ok("diff", OLD, OLD, "--output", "json").json["changes"] == []
 
 
@@ -133,10 +134,22 @@ def test_a_release_has_no_files_of_the_team_and_a_components_file_alone_does_not
     assert ran.code == 1
     assert "danger, rbac: ClusterRoleBinding planted is new" in ran.out
     ran = desk.ok("diff", components(desk, "alone.yaml", OLD), CHANNEL, *TRUSTED)
-    assert ran.out == (
+    named, told = ran.out.splitlines()
+    assert re.fullmatch(rf"alone\.yaml \({OLD}\) -> {CHANNEL} \({OLD}, [0-9a-f]{{12}}\)", named)
+    assert told == (
         f"The components are equal. The other files of {CHANNEL} were not compared: alone.yaml has the components "
-        "alone.\n"
+        "alone."
     )
+
+
+def test_the_first_line_names_both_sides_and_one_digest_is_one_artifact(desk: Desk) -> None:
+    first, last = desk.init(version=OLD), CHANNEL.replace("production", "latest")
+    desk.ok("promote", "--from", CHANNEL, "--to", last, "--approve", first, "--key", "cosign.key", *TRUSTED)
+    told = desk.ok("diff", CHANNEL, last, *TRUSTED).out.splitlines()
+    same = f"{CHANNEL} and {last} are the same artifact: {OLD}, {first.removeprefix('sha256:')[:12]}"
+    assert told == [same, "No object and no file changes."]
+    page = desk.ok("diff", OLD, CHANNEL, *TRUSTED, "--output", "markdown").out
+    assert page.startswith(f"## `{OLD}` to `{CHANNEL}` ({OLD}, {first.removeprefix('sha256:')[:12]})\n")
 
 
 def test_manifests_of_the_fleet_are_looked_at(desk: Desk) -> None:
