@@ -34,8 +34,8 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
     for folder in migration.every:
         if folder.version < newest:
             yield (
-                f"Update {folder.path} ({folder.version}) to {newest} in Git, as until now. While Git and the artifact "
-                "both apply Flux, each would undo the changes of the other."
+                f"Update {folder.path} ({folder.version}) to {newest} in Git, as until now. Its cluster then keeps its "
+                "Flux when it starts to follow a channel."
             )
         if differs := list(folder.differs(source)):
             yield (
@@ -60,21 +60,30 @@ def left_for_clusters(answers: Answers, migration: Migration) -> dict[str, list[
 
 
 def _moved(answers: Answers, channel: str, folder: ClusterFolder) -> Iterator[str]:
-    """Yield how one cluster comes to its channel."""
-    looks = [f"kubectl -n {by.namespace} get kustomization {by.name}" for by in folder.applied]
+    """Yield how one cluster comes to its channel.
+
+    Runs keep the channel current meanwhile, so Git applies nothing until the folder no longer has Flux.
+    """
+    named = [f"-n {by.namespace} {{}} kustomization {by.name}" for by in folder.applied]
     if channel == ANY:
         yield f"Choose its channel, and take the name of that in place of {ANY} below."
-    for look in looks:
-        yield f"See that this prints false there: `{look} -o jsonpath='{{.spec.prune}}'`"
+    for one in named:
+        yield f"See that this prints false there: `kubectl {one.format('get')} -o jsonpath='{{.spec.prune}}'`"
+    for one in named:
+        suspend = f"flux {one.format('suspend')}"
+        yield f"Suspend what Git applies, or it takes back each newer patch of the channel: `{suspend}`"
     yield f"Let it follow: `kubectl apply -f {answers.objects}/{channel}`"
     home = f"kubectl -n {folder.options.namespace}"
     yield f"Wait: `{home} wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m`"
     kept = f", and your patches of the objects in {SYNC}" if any(patches_of_sync(folder.overlay)) else ""
     yield (
-        f"Soon after that, delete all files of {folder.path} but {SYNC} and kustomization.yaml. Leave only "
+        f"Then delete all files of {folder.path} but {SYNC} and kustomization.yaml. Leave only "
         f"`resources: [{SYNC}]` in the latter{kept}."
     )
-    applied = f"When the cluster has that commit ({' or '.join(f'`{it}`' for it in looks)})" if looks else "Then"
+    for by, one in zip(folder.applied, named, strict=True):
+        source = f"kubectl -n {by.namespace} get gitrepository"
+        yield f"When `{source}` shows that commit there, and not before: `flux {one.format('resume')}`"
+    applied = "When that has applied the commit" if named else "Then"
     yield f"{applied}, set `prune: true` in {folder.path}/{SYNC}. Never run `flux bootstrap` for it again."
 
 

@@ -157,10 +157,16 @@ def migration_steps(folder: str, git: Sequence[AppliedPath], objects: str, *, ke
         rest = f"Delete {folder} in Git"
         if not keep_sync:
             rest = f"In Git, leave only gotk-sync.yaml in {folder}, with a kustomization.yaml that lists nothing else"
+        suspend, resume = (
+            "".join(f"\n     flux -n {by.namespace} {verb} kustomization {by.name}" for by in git)
+            for verb in ("suspend", "resume")
+        )
         steps = [
-            f"{without}\n     Without this step Flux can delete itself in step 3.",
+            f"{without}\n     Without this step Flux can delete itself in step 4.",
+            f"Suspend what Git applies in each cluster, or it takes back what the channel brings:{suspend}",
             *steps,
             f"{rest}. Keep the overlay's files elsewhere, outside the path of that Kustomization.",
+            f"When the GitRepository has that commit, and not before, resume what Git applies:{resume}",
             f"When clusters have applied that, set `prune: true` again{' in the artifact' if keep_sync else ''}.",
         ]
     numbered = "\n".join(f"  {number}. {step}" for number, step in enumerate(steps, 1))

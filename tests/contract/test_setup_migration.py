@@ -40,8 +40,11 @@ REFERRED = {  # by its number in the tutorial
     r"The command of step (\d+) prints nothing": "Keep as patches",
     r"Steps (\d+) to \d+ of the list, which": "Tick ",
     r"Steps \d+ to (\d+) of the list, which": "create secret docker-registry",
+    r"Steps \d+ to (\d+) of the list are for": "Wait: ",
     r"Step (\d+), in Git": "delete all files of clusters/staging/",
-    r"Step (\d+): merge": "set `prune: true` in clusters/staging/",
+    r"until step (\d+): each hour": "and not before: ",
+    r"Step (\d+): merge": "and not before: ",
+    r"Step (\d+): `flux resume`": "set `prune: true` in clusters/staging/",
 }
 
 
@@ -100,14 +103,15 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
     git(clone, "config", f"url.{tmp_path}/origin.git.pushInsteadOf", "https://github.com/acme/fleet")
     git(clone, "add", ".")
     git(clone, "commit", "-qm", "as flux bootstrap leaves it")
-    setup, prunes_not, follows, leaves, prunes = blocks("sh")
+    setup, prunes_not, follows, leaves, resumes, prunes = blocks("sh")
     listed = left(*setup.split()[1:])
     assert "\n".join(listed) + "\n" == blocks("text")[1]
     assert blocks("yaml") == [config(clone).partition("\n")[2]]
     for words, step in REFERRED.items():
         (number,) = re.findall(words, PAGE)
-        assert line(listed, step).startswith(f"{number}. ")
-    assert {it for it in follows.splitlines() if f"`{it}`" not in "".join(listed)} == set()
+        assert next(it for it in listed if step in it).startswith(f"{number}. ")
+    commands = [*follows.splitlines(), *resumes.splitlines()]
+    assert {it for it in commands if f"`{it}`" not in "".join(listed)} == set()
 
     def merge(commands: str) -> None:
         subprocess.run(["sh", "-ec", commands], cwd=clone, check=True, capture_output=True)
@@ -150,7 +154,7 @@ def test_each_page_that_the_list_names_is_there(clone: Path, left: Callable[...,
     for page, anchor in named:
         titles = re.findall(r"^#+ (.+)$", (DOCS / page).read_text(), re.MULTILINE)
         assert anchor in {"", *(re.sub(r"[^\w -]", "", it).lower().replace(" ", "-") for it in titles)}
-    assert "With `kubectl` for that cluster:" in PAGE
+    assert "With `kubectl` and `flux` for that cluster:" in PAGE
 
 
 def test_the_overlay_is_what_git_applies_but_for_the_sync_objects(clone: Path) -> None:
@@ -222,7 +226,7 @@ def test_objects_are_those_that_the_oldest_cluster_of_the_channel_knows(
         bootstrap(clone, f"clusters/{cluster}/flux-system", version=version)
     listed = left(*THREE)
     update = "Update clusters/production-eu/flux-system (v2.5.1) to v2.8.8 in Git, as until now."
-    assert update in line(listed, "each would undo the changes of the other")
+    assert update in line(listed, "Its cluster then keeps its Flux")
     assert line(listed, "command init, artifact staging, to v2.8.8.")
     versions = {
         name: next(yaml.safe_load_all((clone / f"flux-manifests/{name}/sync.yaml").read_text()))["apiVersion"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.real.registries import RealRegistry
 
 SOON = 120
-VERSION = "v2.9.0"
+VERSION, PATCH = "v2.9.0", "v2.9.4"
 FOLDER = "clusters/production/flux-system"
 KINDS = "namespace,crd,deployment,service,serviceaccount,clusterrole,clusterrolebinding,networkpolicy,resourcequota"
 KUSTOMIZATION = """\
@@ -78,6 +78,19 @@ def belongs_to_artifact(deployment: Object) -> bool:
     return (labels["acme"], labels["kustomize.toolkit.fluxcd.io/name"]) == ("patched", "flux-manifests")
 
 
+def wait_for_patch(cluster: Cluster, digest: str) -> None:
+    """Wait until the artifact is applied, and check that the cluster has its version."""
+    cluster.wait_until_applied(digest, SOON, "flux-manifests")
+    assert version_of(cluster) == PATCH
+
+
+def version_of(cluster: Cluster) -> str:
+    """Return the version of Flux in the labels of the namespace, which Git's folder has too."""
+    found = cluster.get("namespace", "flux-system")
+    assert found
+    return str(found["metadata"]["labels"]["app.kubernetes.io/version"])
+
+
 def wait_for_commit(cluster: Cluster, commit: str) -> Object:
     """Return Git's Kustomization once it has applied a commit."""
 
@@ -88,18 +101,18 @@ def wait_for_commit(cluster: Cluster, commit: str) -> Object:
     return cluster.wait_for("kustomization", "flux-system", applied, SOON)
 
 
-def published_from_folder(channel: object, checkout: Checkout, releases: Path, pair: Pair) -> tuple[str, str]:
-    """Publish by `init --from`, and return the objects that it prints, and the digest."""
+def published_from_folder(channel: object, checkout: Checkout, releases: Path, pair: Pair) -> str:
+    """Publish by `init --from`, and return the objects that it prints."""
     arguments = ("init", channel, "--from", FOLDER, "--releases", releases, *pair.signing)
     refused = program.flux_manifests(*arguments, folder=checkout.folder)
     assert (refused.code, "Git applies this unsigned" in refused.errors) == (11, True)
     done = program.flux_manifests(*arguments, "--still-in-git", folder=checkout.folder)
     assert done.code == 0, done.errors
     assert "gotk-sync.yaml" not in done.output.partition("4. ")[2].partition("---")[2]
-    return "---" + done.output.partition("\n---")[2], done.output.partition("sha256:")[2][:64]
+    return "---" + done.output.partition("\n---")[2]
 
 
-def published_after_setup(channel: object, checkout: Checkout, releases: Path, pair: Pair) -> tuple[str, str]:
+def published_after_setup(channel: object, checkout: Checkout, releases: Path, pair: Pair) -> str:
     """Let `setup` take the folder over, publish as its workflow does, and return the objects that it wrote."""
     place = ("--repository", "acme/fleet", "--branch", "main", "--action", "acme/ci-automation")
     done = program.flux_manifests("setup", channel, *place, "--signing", "key", folder=checkout.folder)
@@ -107,9 +120,8 @@ def published_after_setup(channel: object, checkout: Checkout, releases: Path, p
     assert f"to {VERSION}. A reviewer approves the run" in done.output
     (artifact,) = yaml.safe_load((checkout.folder / ".github/flux-manifests.yaml").read_text())["artifacts"]
     own = ("--overlay", checkout.folder / artifact["overlay"], "--components-file", artifact["componentsFile"])
-    made = program.succeed("init", channel, "--flux-version", VERSION, *own, "--releases", releases, *pair.signing)
-    objects = checkout.folder / f"flux-manifests/{artifact['name']}/sync.yaml"
-    return objects.read_text(), made["digest"].removeprefix("sha256:")
+    program.succeed("init", channel, "--flux-version", VERSION, *own, "--releases", releases, *pair.signing)
+    return (checkout.folder / f"flux-manifests/{artifact['name']}/sync.yaml").read_text()
 
 
 def test_the_patch_that_is_printed_for_a_hand_edit_makes_that_edit(golden: Path, tmp_path: Path) -> None:
@@ -161,7 +173,7 @@ def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted
     flux_releases: Path,
     golden: Path,
     tmp_path: Path,
-    publish: Callable[[object, Checkout, Path, Pair], tuple[str, str]],
+    publish: Callable[[object, Checkout, Path, Pair], str],
 ) -> None:
     components = gzip.decompress((golden / "text" / VERSION / "default.yaml.gz").read_bytes()).decode()
     checkout, pair = Checkout(tmp_path / "fleet"), program.elliptic_key(tmp_path / "key")
@@ -179,16 +191,22 @@ def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted
         before = of_flux(cluster)
         assert len(before) > 20
 
-        objects, digest = publish(channel, checkout, flux_releases, pair)
+        objects = publish(channel, checkout, flux_releases, pair)
+        hourly = ("update", channel, "--releases", flux_releases, *pair.signing)
+        digest = str(program.succeed(*hourly)["digest"])
 
         # The steps that it prints, one after the other.
         commit = checkout.commit({f"{FOLDER}/gotk-sync.yaml": sync_objects(url, prune=False)})
         wait_for_commit(cluster, commit)
+        assert version_of(cluster) == VERSION
+        cluster.flux("--namespace=flux-system", "suspend", "kustomization", "flux-system")
         cluster.apply(secret_yaml("flux-manifests-keys", "flux-system", [pair.key.public.to_pem()]))
         cluster.apply(objects)
-        cluster.wait_until_applied(f"sha256:{digest}", SOON, "flux-manifests")
+        wait_for_patch(cluster, digest)
         assert of_flux(cluster) == before
         commit = checkout.commit({f"{FOLDER}/gotk-components.yaml": None, f"{FOLDER}/kustomization.yaml": ONLY_SYNC})
+        cluster.wait_for("gitrepository", "flux-system", lambda it: commit in str(it.get("status")), SOON)
+        cluster.flux("--namespace=flux-system", "resume", "kustomization", "flux-system")
         left = wait_for_commit(cluster, commit)
         held = [it["id"] for it in left["status"]["inventory"]["entries"]]
         assert any("_app_" in each for each in held)
@@ -208,4 +226,10 @@ def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted
         now = ("kustomization", "flux-manifests", "--overwrite", f"reconcile.fluxcd.io/requestedAt={commit}")
         cluster.kubectl("annotate", "--namespace=flux-system", *now)
         cluster.wait_for("deployment", "source-controller", belongs_to_artifact, SOON)
-        assert of_flux(cluster) == before
+        assert (of_flux(cluster), version_of(cluster)) == (before, PATCH)
+
+        # The next test has the same cluster.
+        for name in ("flux-manifests", "flux-system"):
+            cluster.flux("--namespace=flux-system", "suspend", "kustomization", name)
+        of_artifact = ("kustomization/flux-manifests", "ocirepository/flux-manifests", "kustomization/flux-system")
+        cluster.kubectl("delete", "--namespace=flux-system", *of_artifact)

@@ -122,10 +122,15 @@ def test_pruning_stops_before_the_folder_leaves_git_and_starts_again_after_it(ke
     told = migration_steps(FOLDER, GIT, "---\nkind: OCIRepository\n", keep_sync=keep_sync)
     order = [
         "1. In Git, gotk-sync.yaml needs `prune: false`",
-        "2. Apply the objects below",
-        f"3. {'Delete' if keep_sync else 'In Git, leave'}",
+        "Flux can delete itself in step 4.",
+        "2. Suspend what Git applies",
+        "\n     flux -n flux-system suspend kustomization flux-system\n",
+        "3. Apply the objects below",
+        f"4. {'Delete' if keep_sync else 'In Git, leave'}",
+        "5. When the GitRepository has that commit, and not before",
+        "\n     flux -n flux-system resume kustomization flux-system\n",
     ]
-    places = [told.index(words) for words in (*order, "4. When clusters have applied that, set `prune: true` again")]
+    places = [told.index(words) for words in (*order, "6. When clusters have applied that, set `prune: true` again")]
     assert places == sorted(places)
     assert "flux-system/flux-system (path ./clusters/production, prune: true)" in told
     assert told.endswith("\n\n---\nkind: OCIRepository")
