@@ -159,6 +159,11 @@ def _first_digests(
         also = " If it is there already: command adopt." if there[name] is None else ""
         if there[name]:
             before = f" Until then, promotions to {name} fail." if source else ""
+            if not source:
+                yield (
+                    f"To keep clusters that follow {channel} now from newer patches for a while, set `paused: true` "
+                    f"for {name} in {CONFIGURATION} before its adoption: hourly runs publish them after it."
+                )
             yield f"{channel} is there. If this workflow did not sign it: {adopt}{before}"
         elif source:
             when = f"{answers.after} after {source} got its first digest. (At once: `after: 0h` for it until then.)"

@@ -50,7 +50,9 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
 def left_for_clusters(answers: Answers, migration: Migration) -> dict[str, list[str]]:
     """Return how each cluster comes from Git to the artifact, by the titles of the sections."""
     sections = {
-        f"The cluster of {folder.cluster}, when {name} has its first digest": [*_moved(answers, name, folder)]
+        f"The cluster of {folder.cluster}, when {name} has its first digest": [
+            *_moved(answers, name, folder, migration)
+        ]
         for name, there in migration.folders.items()
         for folder in there
     }
@@ -59,12 +61,14 @@ def left_for_clusters(answers: Answers, migration: Migration) -> dict[str, list[
     return sections | ({"Other clusters": without} if answers.channels.keys() - migration.folders.keys() else {})
 
 
-def _moved(answers: Answers, channel: str, folder: ClusterFolder) -> Iterator[str]:
+def _moved(answers: Answers, channel: str, folder: ClusterFolder, migration: Migration) -> Iterator[str]:
     """Yield how one cluster comes to its channel.
 
     Runs keep the channel current meanwhile, so Git applies nothing until the folder no longer has Flux.
     """
     named = [f"-n {by.namespace} {{}} kustomization {by.name}" for by in folder.applied]
+    if any(folder.differs(migration.source)):
+        yield f"Begin when you settled what differs in {folder.path}, as said above: else the cluster loses it."
     if channel == ANY:
         yield f"Choose its channel, and take the name of that in place of {ANY} below."
     for one in named:

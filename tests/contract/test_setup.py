@@ -208,6 +208,7 @@ def test_three_channels_have_their_clicks_in_order(
 
 
 PACKAGE = "Write under Manage Actions access; the workflow's own package needs none: https://github.com/orgs/acme-corp/"
+PAUSE = "set `paused: true` for staging in .github/flux-manifests.yaml before its adoption"
 ADOPT = ":{0} is there. If this workflow did not sign it: Run workflow at https://{1}: command adopt, artifact {0}. A"
 
 
@@ -217,9 +218,9 @@ ADOPT = ":{0} is there. If this workflow did not sign it: Run workflow at https:
         (("production",), (PACKAGE, "init, artifact staging, to v", "adopt production", "24h after production got")),
         (
             ("staging", "stable", "production"),
-            (PACKAGE, "adopt staging", "adopt production", "adopt stable"),
+            (PACKAGE, PAUSE, "adopt staging", "adopt production", "adopt stable"),
         ),
-        (("staging",), (PACKAGE, "adopt staging", "24h after staging", "24h after production")),
+        (("staging",), (PACKAGE, PAUSE, "adopt staging", "24h after staging", "24h after production")),
         (("other",), (PACKAGE, "init, artifact staging, to v", "24h after staging", "24h after production")),
         ((), ("init, artifact staging, to v", "24h after staging", "24h after production")),
         (None, (PACKAGE, "init, artifact staging, to v", "24h after staging", "24h after production")),

@@ -260,7 +260,10 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
         "production-d": {},
     }.items():
         bootstrap(clone, f"clusters/{cluster}/flux-system", **more)  # type: ignore[arg-type]
-    told = [it for it in left(*THREE) if "differs" in it]
+    listed = left(*THREE)
+    told = [it for it in listed if "differs from" in it]
+    begun = [it for it in listed if ". Begin when you settled what differs in clusters/production-" in it]
+    assert [it[it.index("production-") :][:12] for it in begun] == ["production-a", "production-b", "production-c"]
     names = ("memory.yaml and more.yaml", "its options of `flux install`", "gotk-components.yaml")
     assert len(told) == len(names)
     for each, folder, what in zip(told, "abc", names, strict=True):
