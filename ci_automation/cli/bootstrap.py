@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.follow_up import verifying_keys
 from ci_automation.cli.output import print_json, print_line, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.flows.bootstrap import bootstrap, prepare
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command("sync-manifests", cls=HeadedCommand)
-@click.argument("artifact")
+@artifact_argument("artifact")
 @click.option("--name", help="the name of both objects; default: flux-manifests")
 @click.option(
     "--secret", metavar="NAME", help="the Secret with the public key, or with the trusted root of your own Sigstore"
@@ -59,7 +59,7 @@ def sync_manifests_command(
 
 
 @click.command("bootstrap-manifests", cls=HeadedCommand)
-@click.argument("artifact")
+@artifact_argument("artifact")
 @click.argument("folder")
 @click.option("--timeout", default="5m", show_default=True, help="how long the printed commands wait for each part")
 @takes("components-file", *TRUST, "registry-config", *COMMON)
@@ -87,7 +87,7 @@ def bootstrap_manifests_command(artifact: str, folder: str, timeout: str, given:
 
 
 @click.command("bootstrap", cls=HeadedCommand)
-@click.argument("artifact")
+@artifact_argument("artifact")
 @click.option("--kubeconfig", metavar="FILE", required=True, help="the cluster's address and login, as kubectl has it")
 @click.option("--context", metavar="NAME", help="the context of the kubeconfig; default: its current one")
 @click.option("--timeout", default="5m", show_default=True, help="how long to wait for each part")

@@ -6,24 +6,14 @@ import difflib
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    _resolve_context,
-    _resolve_incomplete,
-)
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 from ci_automation.cli import COMMANDS, COMPLETE, cli
-from ci_automation.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ci_automation.cli import Commands
-    from ci_automation.config.model import Config
 
 _NAME = "flux-manifests"
 _LIKE = 0.55  # how much of a name is the same: --singing and --signing have 0.57
@@ -60,8 +50,6 @@ _DRY_RUNS = {
     **dict.fromkeys(("update", "apply", "promote"), "`check` and `plan` show what it would do, and write nothing."),
     "rollback": "Without --yes it shows what it would do, and asks.",
 }
-# Parameters that take the name of an artifact, besides those called so.
-_ARTIFACTS = {("promote", "source"), ("promote", "to"), ("diff", "old"), ("diff", "new")}
 
 
 def with_nearest(error: click.NoSuchOption) -> click.NoSuchOption:
@@ -103,46 +91,7 @@ class _OrFiles(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Return what can be at this place of the line."""
         found = super().get_completions(args, incomplete)
-        if found or incomplete.startswith("-"):
-            return found
-        # An option that has no value yet would hide what is before it.
-        known = args[:-1] if args and args[-1].startswith("--") else args
-        context = _resolve_context(self.cli, self.ctx_args, self.prog_name, known)
-        place, incomplete = _resolve_incomplete(context, args, incomplete)
-        names = [CompletionItem(it) for it in _names(context, place.name or "") if it.startswith(incomplete)]
-        return names or [CompletionItem(incomplete, type="none" if _is_past(context, place.name) else "file")]
-
-
-def _is_past(context: click.Context, name: str | None) -> bool:
-    """Return whether a parameter takes what a channel had before, which is no file."""
-    return (context.command.name, name) == ("rollback", "to")
-
-
-def _names(context: click.Context, name: str) -> tuple[str, ...]:
-    """Return the names that a parameter takes, as far as files of this machine have them; no registry is asked."""
-    from ci_automation.cli.arguments import Arguments, configuration
-
-    try:
-        config = configuration(Arguments(config=context.params.get("config")))
-        if _is_past(context, name):
-            return _tags_here(context.params.get("artifact") or "", config)
-        is_artifact = name == "artifact" or (context.command.name, name) in _ARTIFACTS
-        return tuple(it.name for it in config.artifacts) if config and is_artifact else ()
-    except (Error, OSError):
-        return ()
-
-
-def _tags_here(artifact: str, config: Config | None) -> tuple[str, ...]:
-    """Return the immutable tags beside a channel, if it is in a directory."""
-    from ci_automation.artifact.reference import LayoutDirectory, Reference
-    from ci_automation.flux.artifact import immutable_version
-    from ci_automation.registry import open_registry
-
-    is_name = config is not None and not artifact.startswith(("oci://", "layout:"))
-    channel = config.find(artifact).channel if config and is_name else Reference.parse_channel(artifact)
-    if not isinstance(channel.repository, LayoutDirectory):
-        return ()
-    return tuple(tag for tag in open_registry(channel).tags(channel) if immutable_version(tag))
+        return found or ([] if incomplete.startswith("-") else [CompletionItem(incomplete, type="file")])
 
 
 class _Bash(_OrFiles, BashComplete):

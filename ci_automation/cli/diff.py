@@ -10,7 +10,7 @@ import click
 
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, print_parts, print_text, progress, width
-from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, HeadedCommand, takes
+from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.places import clusters, kustomize, release_ports
 from ci_automation.cli.wiring import reading, reading_files
 from ci_automation.config.model import UnknownArtifact
@@ -64,8 +64,8 @@ class NoSuchRow(UsageError):
 
 
 @click.command("diff", cls=HeadedCommand)
-@click.argument("old")
-@click.argument("new")
+@artifact_argument("old")
+@artifact_argument("new")
 @click.option("--exit-code", is_flag=True, help="exit with 1 if anything changes, with 3 if something can break")
 @takes(*CLUSTERS, *TRUST, "components-file", "releases", "registry-config", *COMMON, markdown=True, install_flags=True)
 def diff_command(old: str, new: str, *, exit_code: bool, given: Arguments) -> int:

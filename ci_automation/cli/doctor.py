@@ -15,7 +15,7 @@ from ci_automation.cli.arguments import configuration
 from ci_automation.cli.clone import place_of_clone, top_of
 from ci_automation.cli.config import checked_workflows
 from ci_automation.cli.output import print_aside, print_json, print_text, width
-from ci_automation.cli.parameters import COMMON, SIGNING, takes
+from ci_automation.cli.parameters import COMMON, SIGNING, artifact_argument, takes
 from ci_automation.cli.places import github, kustomize
 from ci_automation.cli.wiring import NothingNamed, targets
 from ci_automation.config.model import ApprovalVia
@@ -48,7 +48,7 @@ _MARKS = {Health.GOOD: "good   ", Health.WRONG: "wrong  ", Health.UNSEEN: "unsee
 
 
 @click.command("doctor")
-@click.argument("artifact", required=False)
+@artifact_argument("artifact", required=False)
 @click.option("--workflow", default="flux.yaml", show_default=True, help="the workflow that runs on schedule")
 @takes(*SIGNING, "registry-config", *COMMON)
 def doctor_command(artifact: str | None, *, workflow: str, given: Arguments) -> int:

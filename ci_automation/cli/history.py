@@ -16,7 +16,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.cli.follow_up import comparing
 from ci_automation.cli.output import print_json, print_line, print_table, print_text, width
-from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
 from ci_automation.flows.history import history
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @click.command("history", cls=HeadedCommand)
-@click.argument("artifact")
+@artifact_argument("artifact")
 @click.option("--since", metavar="WHEN", help="list only what is newer: a date such as 2026-11-01 (UTC), or 30d")
 @takes(*TRUST, "registry-config", *COMMON)
 def history_command(artifact: str, *, since: str | None, given: Arguments) -> None:

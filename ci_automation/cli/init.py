@@ -11,7 +11,7 @@ from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.cli.arguments import ContradictingOptions
 from ci_automation.cli.follow_up import verifying_keys
 from ci_automation.cli.output import print_aside, print_json, print_line, print_parts, print_text
-from ci_automation.cli.parameters import COMMON, IDENTITIES, SIGNING, HeadedCommand, takes
+from ci_automation.cli.parameters import COMMON, IDENTITIES, SIGNING, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
 from ci_automation.errors import UsageError, VerificationFailed
@@ -43,7 +43,7 @@ _SIGNING = ("signing", "key", "signature-format", "accept-identity-change", "pub
 
 
 @click.command("init", cls=HeadedCommand)
-@click.argument("artifact")
+@artifact_argument("artifact")
 @click.option("--flux-version", metavar="VERSION", help="the release to begin with, for example v2.9.4")
 @click.option("--overlay", metavar="DIR", help="the team's own files: kustomization.yaml, patches, anything")
 @click.option("--from", "source", metavar="DIR", help="a folder of `flux bootstrap`: its version, options and overlay")
@@ -154,7 +154,7 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str) ->
 
 @click.command("push", cls=HeadedCommand)
 @click.argument("folder")
-@click.argument("artifact")
+@artifact_argument("artifact")
 @click.option("--source", metavar="URL", required=True, help="where the manifests are from, such as a Git repository")
 @click.option("--revision", metavar="REVISION", required=True, help="which state of it, such as main@sha1:COMMIT")
 @click.option("--allow-secrets", is_flag=True, help="publish Secrets that are not encrypted")

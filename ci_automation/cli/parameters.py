@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ci_automation.cli.options import OF_COMMAND_LINE, Heading, Kind, Option
+from ci_automation.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -60,6 +61,20 @@ class HeadedOption(click.Option):
 
 
 _option = functools.partial(click.option, cls=HeadedOption)
+
+
+def artifact_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of artifacts in the configuration that begin so, for a shell; no registry is asked."""
+    from ci_automation.cli.arguments import Arguments, configuration
+
+    try:
+        config = configuration(Arguments(config=ctx.params.get("config")))
+    except (Error, OSError):
+        return []
+    return [it.name for it in config.artifacts if it.name.startswith(incomplete)] if config else []
+
+
+artifact_argument = functools.partial(click.argument, shell_complete=artifact_names)
 
 
 class HeadedCommand(click.Command):

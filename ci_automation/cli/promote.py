@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
 from ci_automation.cli.follow_up import lifting, promoting, signs_elsewhere
 from ci_automation.cli.output import error_json, print_error, print_json, print_line, print_parts, print_text, width
-from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
+from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_names, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between, waves_to
 from ci_automation.cli.results import code_of, name_adoption
 from ci_automation.errors import Error
@@ -36,8 +36,19 @@ if TYPE_CHECKING:
 
 
 @click.command("promote", cls=HeadedCommand)
-@click.option("--from", "source", metavar="CHANNEL", help="where the digest is taken from: an address, or a name")
-@click.option("--to", metavar="CHANNEL", help="where it goes; without --from and --to: all that the configuration says")
+@click.option(
+    "--from",
+    "source",
+    metavar="CHANNEL",
+    shell_complete=artifact_names,
+    help="where the digest is taken from: an address, or a name",
+)
+@click.option(
+    "--to",
+    metavar="CHANNEL",
+    shell_complete=artifact_names,
+    help="where it goes; without --from and --to: all that the configuration says",
+)
 @click.option("--after", metavar="TIME", help="how long it must have been at the source, such as 72h")
 @click.option(
     "--approve", multiple=True, metavar="DIGEST", help="approve the promotion of exactly this digest, with --to"

@@ -9,7 +9,7 @@ import click
 
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_json, print_table, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.prune import ChannelRemains, prune, survey
 from ci_automation.policy.model import duration
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("prune", cls=HeadedCommand)
-@click.argument("artifact")
+@artifact_argument("artifact")
 @click.option("--keep-last", type=int, default=10, show_default=True, metavar="N", help="how many of the newest stay")
 @click.option("--keep-for", metavar="TIME", help="keep all that a channel had within this time too, such as 90d")
 @click.option("--gone", multiple=True, metavar="CHANNEL", help="a channel that you deleted: what it had last may go")

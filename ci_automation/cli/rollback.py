@@ -7,23 +7,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.cli.arguments import Arguments, ContradictingOptions
+from ci_automation.artifact.reference import LayoutDirectory, Reference
+from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
 from ci_automation.cli.follow_up import lifting
 from ci_automation.cli.output import confirmed, done_with_progress, print_json, print_line, print_parts
-from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, takes
+from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import target
-from ci_automation.errors import PolicyRefused, UsageError
+from ci_automation.errors import Error, PolicyRefused, UsageError
 from ci_automation.flows.publication.past import NotInHistory
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose_rollback, roll_back
+from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.decision import Decision
 from ci_automation.records.notes import MAX_TEXT, is_fit
+from ci_automation.registry import open_registry
 from ci_automation.report.blocks import plain_text
 from ci_automation.report.rollback import hold_json, rollback_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ci_automation.artifact.reference import Reference
+    from click.shell_completion import CompletionItem
+
     from ci_automation.cli.target import Target
     from ci_automation.flows.rollback import RollbackProposal
     from ci_automation.policy.hold import Hold
@@ -68,9 +72,33 @@ class _Date(click.ParamType[datetime]):
             self.fail(f"{value!r} is not a date: write one such as 2027-01-31", param, ctx)
 
 
+def _tags_here(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Return the immutable tags beside a channel that begin so, if it is in a directory: no registry is asked."""
+    from click.shell_completion import CompletionItem
+
+    # Before an option has its value, click leaves the arguments of the line as they are.
+    artifact = ctx.params.get("artifact") or next(iter(ctx.args), "")
+    try:
+        config = configuration(Arguments(config=ctx.params.get("config")))
+        is_name = config is not None and not artifact.startswith(("oci://", "layout:"))
+        channel = config.find(artifact).channel if config and is_name else Reference.parse_channel(artifact)
+        is_here = isinstance(channel.repository, LayoutDirectory)
+        tags = open_registry(channel).tags(channel) if is_here else ()
+    except (Error, OSError):
+        tags = ()
+    found = [CompletionItem(tag) for tag in tags if tag.startswith(incomplete) and immutable_version(tag)]
+    return found or [CompletionItem(incomplete, type="none")]  # a shell would offer files
+
+
 @click.command("rollback", cls=HeadedCommand)
-@click.argument("artifact")
-@click.option("--to", default="", metavar="WHAT", help="a version, an immutable tag, or a digest that it had before")
+@artifact_argument("artifact")
+@click.option(
+    "--to",
+    default="",
+    metavar="WHAT",
+    shell_complete=_tags_here,
+    help="a version, an immutable tag, or a digest that it had before",
+)
 @click.option("--lift", is_flag=True, help="end the hold on what was left; the channel stays where it is")
 @click.option("--until", type=_Date(), metavar="DATE", help="hold what is left until then (UTC)")
 @click.option("--reason", default="", metavar="TEXT", help="why; the hold shows it")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ci_automation.cli.arguments import ContradictingOptions, approved_digests
 from ci_automation.cli.output import print_aside, print_text
-from ci_automation.cli.parameters import SIGNING, STEPS, TRUST, WRITING_AS_IN, HeadedCommand, takes
+from ci_automation.cli.parameters import SIGNING, STEPS, TRUST, WRITING_AS_IN, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.results import EVERY, Result, finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import plan_target, target, targets
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command("check", cls=HeadedCommand, as_in=WRITING_AS_IN)
-@click.argument("artifact", required=False)
+@artifact_argument("artifact", required=False)
 @click.option("--heal", is_flag=True, help="sign again a channel that lost its signature and is provably yours")
 @takes("exit-code", *SIGNING, *STEPS, install_flags=True)
 def check_command(artifact: str | None, *, heal: bool, exit_code: bool, given: Arguments) -> int:
@@ -77,7 +77,7 @@ def _look(goal: Target, *, heal: bool) -> Outcome:
 
 
 @click.command("plan", cls=HeadedCommand)
-@click.argument("artifact")
+@artifact_argument("artifact")
 @click.option("--out", metavar="FILE", help="write the plan to this file, for `apply`")
 @takes("exit-code", *TRUST, *STEPS, install_flags=True)
 def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Arguments) -> int:
@@ -127,7 +127,7 @@ def _require_nothing_rendered(goal: Target, given: Arguments, out: str | None) -
 
 
 @click.command("update", cls=HeadedCommand)
-@click.argument("artifact", required=False)
+@artifact_argument("artifact", required=False)
 @takes("exit-code", *SIGNING, *STEPS, install_flags=True)
 def update_command(artifact: str | None, *, exit_code: bool, given: Arguments) -> int:
     """Publish what the policy allows, and say what needs approval.

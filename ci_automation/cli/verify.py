@@ -10,7 +10,7 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.output import print_json, print_line, print_parts, print_table, width
-from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.verify import pull, verify_channel
 from ci_automation.flux.artifact import called
@@ -29,7 +29,7 @@ _SHORT = len("sha256:") + 12
 
 
 @click.command("verify", cls=HeadedCommand)
-@click.argument("artifact")
+@artifact_argument("artifact")
 @click.option("--rederive", "again", is_flag=True, help="make it again from upstream's release and its overlay, too")
 @takes(*TRUST, "components-file", "releases", "registry-config", *COMMON, install_flags=True)
 def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
@@ -109,7 +109,7 @@ def _to_json(reference: Reference, found: Verification, derived: Derivation | No
 
 
 @click.command("pull", cls=HeadedCommand)
-@click.argument("artifact")
+@artifact_argument("artifact")
 @click.argument("folder")
 @takes(*TRUST, "registry-config", *COMMON)
 def pull_command(artifact: str, folder: str, given: Arguments) -> None:
