@@ -11,15 +11,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
-from ci_automation.cli.follow_up import lifting, promoting, signs_elsewhere
+from ci_automation.cli.follow_up import promoting, signs_elsewhere
 from ci_automation.cli.output import error_json, print_error, print_json, print_line, print_parts, print_text, width
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_names, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between, waves_to
-from ci_automation.cli.results import code_of, name_adoption
+from ci_automation.cli.results import code_of, name_adoption, print_lifting
 from ci_automation.errors import Error
 from ci_automation.flows.planning.promotion import SourceEmpty, adoption_of, consider, present
 from ci_automation.flows.promote import Promoted, promote
 from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.hold import is_held
 from ci_automation.policy.model import duration
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.findings import Findings
@@ -161,8 +162,8 @@ class PromotionResult(Struct, frozen=True):
         asks = not done.done and any(it.decision is Decision.APPROVAL for it in done.findings.gates)
         if done.advice:
             print_line(done.advice)
-        elif done.is_held:
-            _print_lifting(goal, given)
+        elif is_held(done.findings.gates):
+            print_lifting(goal, given)
         elif asks and waits and done.ahead:
             print_line(f"After that, a person has to approve it: then `check {self.planned.name}` says how.")
         if not (done.is_open or done.advice or (asks and done.decision is Decision.APPROVAL)):
@@ -175,14 +176,6 @@ class PromotionResult(Struct, frozen=True):
             print_line(f"To {what}, start flux.yaml in GitHub Actions: promote, {goal.name}.")
         else:
             print_text(f"To {what}:\n{shlex.join(promoting(goal, given, done.digest if asks else None, named))}")
-
-
-def _print_lifting(goal: Target, given: Arguments) -> None:
-    """Print how to end the hold that keeps a promotion back."""
-    if signs_elsewhere(goal, given):
-        print_line(f"To lift the hold, start flux.yaml in GitHub Actions: lift-hold, {goal.name}.")
-    else:
-        print_text(f"To lift the hold:\n{shlex.join(lifting(goal, given))}")
 
 
 def each_wave(

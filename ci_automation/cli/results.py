@@ -14,6 +14,7 @@ from ci_automation.cli.output import (
     print_aside,
     print_error,
     print_json,
+    print_line,
     print_parts,
     print_table,
     print_text,
@@ -202,22 +203,15 @@ def _print_result(
 
 
 def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_file: str | None) -> None:
-    from ci_automation.cli.follow_up import (
-        flags,
-        lifting,
-        planned,
-        repeated_options,
-        signing_options,
-        signs_elsewhere,
-    )
+    from ci_automation.cli.follow_up import flags, planned, repeated_options, signing_options
+    from ci_automation.policy.hold import is_held
     from ci_automation.report.text import approval_commands
 
     if outcome.unsigned:
         print_text(f"{_ADOPTING}\n{_updating(result.target, replace(given, adopt=True), begun=False)}")
         return
-    held = any(it.gate == "hold" and it.decision is Decision.WAIT for step in outcome.waiting for it in step.gates)
-    if held and not signs_elsewhere(result.target, given):
-        print_text(f"To lift the hold:\n{shlex.join(lifting(result.target, given))}")
+    if any(is_held(step.gates) for step in outcome.waiting):
+        print_lifting(result.target, given)
     again = repeated_options(_again(given, outcome), begun=bool(outcome.done))
     if commands := approval_commands(
         result.target.name,
@@ -227,6 +221,16 @@ def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_fi
         plan_file,
     ):
         print_text(f"To approve:\n{commands}")
+
+
+def print_lifting(goal: Target, given: Arguments) -> None:
+    """Print how to end the hold that keeps a step or a promotion back."""
+    from ci_automation.cli.follow_up import lifting, signs_elsewhere
+
+    if signs_elsewhere(goal, given):
+        print_line(f"To lift the hold, start flux.yaml in GitHub Actions: lift-hold, {goal.name}.")
+    else:
+        print_text(f"To lift the hold:\n{shlex.join(lifting(goal, given))}")
 
 
 def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:

@@ -21,6 +21,7 @@ from ci_automation.flows.publication.publish import require_signer
 from ci_automation.impact.change import in_shell
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
+from ci_automation.policy.hold import is_held
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -98,7 +99,7 @@ class StepRefused(PolicyRefused):
         word = "is refused" if step.decision is Decision.REFUSED else "has to wait"
         super().__init__(f"the step to {step.new_version} {word}: {_why(step, step.decision)}")
         held = step.decision is Decision.WAIT
-        if held and any(gate.gate == "hold" and gate.decision is Decision.WAIT for gate in step.gates):
+        if held and is_held(step.gates):
             self.hint = f"Nothing was published. {in_shell('rollback', str(channel), '--lift')} ends the hold."
         elif held:
             self.hint = "Nothing was published. Wait until the time that the reason names, or change the policy."

@@ -23,7 +23,7 @@ from ci_automation.flows.publication.recording import record_interrupted_rollbac
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
 from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.hold import still_on
+from ci_automation.policy.hold import is_held, still_on
 from ci_automation.records.attached import channel_name
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class PromotionRefused(PolicyRefused):
         word = "is refused" if considered.decision is Decision.REFUSED else "has to wait"
         super().__init__(f"{considered.sentence} {word}: {'; '.join(considered.reasons)}")
         self.hint = " ".join(filter(None, (type(self).hint, considered.at_once)))
-        if any(it.gate == "hold" and it.decision is Decision.WAIT for it in considered.gates):
+        if is_held(considered.gates):
             lifting = in_shell("rollback", str(considered.promotion.target), "--lift")
             self.hint = f"Nothing was changed. {lifting} ends the hold."
 

@@ -9,11 +9,13 @@ from msgspec import Struct
 from ci_automation.policy.decision import Decision, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.version import Version
+
+_GATE = "hold"
 
 
 class Hold(Struct, frozen=True):
@@ -95,9 +97,14 @@ def hold_verdict(holds: Sequence[Hold], offered: Offered, now: datetime) -> Verd
         if hold.keeps_back(offered, now):
             reason = f"{_why(hold, offered)} on hold {hold.end}"
             reason += f": {hold.reason}" if hold.reason else ""
-            return Verdict("hold", Decision.WAIT, reason, f"the hold of {hold.at:%Y-%m-%d %H:%M} UTC on {hold.digest}")
+            return Verdict(_GATE, Decision.WAIT, reason, f"the hold of {hold.at:%Y-%m-%d %H:%M} UTC on {hold.digest}")
     number = f"{len(holds)} hold{'' if len(holds) == 1 else 's'} on the present digest"
-    return Verdict("hold", Decision.AUTO, "no hold of a rollback covers this release", number)
+    return Verdict(_GATE, Decision.AUTO, "no hold of a rollback covers this release", number)
+
+
+def is_held(verdicts: Iterable[Verdict]) -> bool:
+    """Return whether it is a hold that makes a step wait."""
+    return any(it.gate == _GATE and it.decision is Decision.WAIT for it in verdicts)
 
 
 def _why(hold: Hold, offered: Offered) -> str:

@@ -66,11 +66,6 @@ class PromotionShown(Struct, frozen=True):
         return self.ahead and self.decision is Decision.AUTO and bool(self.findings.gates)
 
     @property
-    def is_held(self) -> bool:
-        """Return whether a hold of the target keeps it back."""
-        return any(it.gate == "hold" and it.decision is Decision.WAIT for it in self.findings.gates)
-
-    @property
     def word(self) -> str:
         """Return what became of it, or will."""
         return "promoted" if self.done else _OPEN if self.is_open else _WORDS[self.decision]

@@ -417,3 +417,20 @@ def tags_of(desk: Desk) -> list[str]:
     entries = json.loads(path.read_bytes())["manifests"] if path.exists() else []
     found = (entry.get("annotations", {}).get("org.opencontainers.image.ref.name") for entry in entries)
     return sorted(tag for tag in found if tag)
+
+
+@pytest.mark.usefixtures("sigstore")
+def test_a_hold_that_only_the_workflow_can_end_is_told_with_where_it_is_started(desk: Desk) -> None:
+    desk.config(
+        f"version: 1\nartifacts:\n- {{name: production, url: '{CHANNEL}', trustConfig: trust.json, "
+        f"verify: {{identity: '{WORKFLOW.subject}', issuer: '{GITHUB}'}}}}\n"
+    )
+    desk.ok("init", "production", "--flux-version", "v2.98.8")
+    desk.ok("plan", "production", "--out", "plan.json")
+    desk.ok("apply", "plan.json", *approved(json.loads(desk.read("plan.json"))))
+    desk.ok("rollback", "production", "--to", "v2.98.8", "--yes")
+    for variable in ("ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "GITHUB_ACTIONS"):
+        desk.patch.delenv(variable)
+    told = desk.ok("check", "production").out
+    assert "\nTo lift the hold, start flux.yaml in GitHub Actions: lift-hold, production.\n" in told
+    assert "--lift" not in told

@@ -14,7 +14,7 @@ from ci_automation.flux.release import Release
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation, release_verdicts, select
-from ci_automation.policy.hold import Hold, Offered, hold_verdict, still_on
+from ci_automation.policy.hold import Hold, Offered, hold_verdict, is_held, still_on
 from ci_automation.policy.model import BUMPS, Action, Policy
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -149,3 +149,9 @@ def test_of_several_about_one_digest_that_of_the_later_rollback_is_the_last() ->
     lifted = replace(HOLD, at=AT + 9 * DAY, until=AT, moved=AT)
     again = replace(HOLD, at=AT + DAY)
     assert sorted((again, lifted, HOLD), key=lambda hold: hold.order) == [HOLD, lifted, again]
+
+
+def test_a_step_is_held_where_a_hold_makes_it_wait_and_not_where_something_else_does() -> None:
+    waits, passes = (hold_verdict((HOLD,), offered(version), NOW) for version in ("v2.9.4", "v2.9.5"))
+    soaks = replace(waits, gate="soak")
+    assert [is_held((soaks, it)) for it in (waits, passes)] == [True, False]

@@ -93,14 +93,6 @@ def test_a_headline_says_what_became_of_a_promotion(shown: PromotionShown, said:
     assert promotion_headline(shown).mark == shown.word
 
 
-@pytest.mark.parametrize(
-    ("gate", "decision"), [("hold", Decision.WAIT), ("hold", Decision.AUTO), ("soak", Decision.WAIT)]
-)
-def test_only_a_hold_that_is_on_keeps_it_back(gate: str, decision: Decision) -> None:
-    held = replace(SHOWN, findings=Findings(gates=(replace(SOAKS, gate=gate, decision=decision),)))
-    assert held.is_held is ((gate, decision) == ("hold", Decision.WAIT))
-
-
 READY = Verdict("soak", Decision.AUTO, "it soaked", "promotion.soak: 24h")
 AHEAD = replace(SHOWN, ahead=True)
 
