@@ -304,9 +304,9 @@ class TestAdoption:
     def other(world: World) -> Digest:
         return plant(world, made(PATCH, Tree((*OVERLAY.files[1:], TreeFile("new.yaml", b"a: 1\n")))))
 
-    def test_shows_every_file_and_asks(self, world: World) -> None:
-        signed = at(world)
-        planted = self.other(world)
+    @staticmethod
+    def shown(world: World) -> Adoption:
+        """Return what a person is shown who then says no."""
         asked: list[Adoption] = []
 
         def ask(adoption: Adoption) -> bool:
@@ -316,6 +316,12 @@ class TestAdoption:
         with pytest.raises(NotAdopted):
             update(CHANNEL, replace(world.ports(), confirm=ask), intent(adopt=True))
         (adoption,) = asked
+        return adoption
+
+    def test_shows_every_file_and_asks(self, world: World) -> None:
+        signed = at(world)
+        planted = self.other(world)
+        adoption = self.shown(world)
         assert (adoption.digest, adoption.version, adoption.difference) == (planted, PATCH, ())
         assert adoption.compared_with == signed
         assert [each.split()[0] for each in adoption.stated] == ["source", "revision", "created"]
@@ -329,15 +335,7 @@ class TestAdoption:
         text = composed.recipe.components.replace("kind: NetworkPolicy", "kind: NetworkPolicy # mine", 1)
         edited = replace(composed.recipe, components=text)
         plant(world, compose(edited))
-        asked: list[Adoption] = []
-
-        def ask(adoption: Adoption) -> bool:
-            asked.append(adoption)
-            return False
-
-        with pytest.raises(NotAdopted):
-            update(CHANNEL, replace(world.ports(), confirm=ask), intent(adopt=True))
-        lines = [line for line in asked[0].difference if line[0] in "+-" and line[:3] not in ("+++", "---")]
+        lines = [line for line in self.shown(world).difference if line[0] in "+-" and line[:3] not in ("+++", "---")]
         assert lines == ["-kind: NetworkPolicy", "+kind: NetworkPolicy # mine"]
 
     def test_marks_rights_that_its_components_give_and_flux_does_not(self, world: World) -> None:
@@ -347,15 +345,7 @@ class TestAdoption:
         kind = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: guests}"
         text = f"{composed.recipe.components}---\n{kind}\n{role}\n{subject}\n"
         plant(world, compose(replace(composed.recipe, components=text)))
-        asked: list[Adoption] = []
-
-        def ask(adoption: Adoption) -> bool:
-            asked.append(adoption)
-            return False
-
-        with pytest.raises(NotAdopted):
-            update(CHANNEL, replace(world.ports(), confirm=ask), intent(adopt=True))
-        added = {it.binding for each in asked[0].rights for it in each.rights if it.added}
+        added = {it.binding for each in self.shown(world).rights for it in each.rights if it.added}
         assert added == {"ClusterRoleBinding guests"}
 
     def test_signs_what_a_person_adopted_even_if_nothing_is_newer(self, world: World) -> None:
