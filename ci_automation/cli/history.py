@@ -47,11 +47,11 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
     """List what was published, when, signed and approved by whom, and where the channels stand.
 
     The newest move of the channel comes first. When, why and by whom is in signed records and holds. It leaves out
-    those that no trusted signer signed, and does not know then what they say. Artifacts that only other channels of
-    the repository have are listed with -v (they have no number), or without a key to read records with. @1 is the
-    artifact of the repository with the highest version now, @2 the one below it: `diff ARTIFACT@2 ARTIFACT@1` compares
-    two. The next publication can move these numbers; a tag such as v2.9.4-1a2b3c4d5e6f stays. --since leaves out older
-    rows, and those without a time. -v prints a table with every column.
+    those that no trusted signer signed. Artifacts that only other channels of the repository have are listed with -v
+    (they have no number), or without a key to read records with. @1 is the artifact of the repository with the highest
+    version now, @2 the one below it: `diff ARTIFACT@2 ARTIFACT@1` compares two. The next publication can move these
+    numbers; a tag such as v2.9.4-1a2b3c4d5e6f stays. --since leaves out older rows, and those without a time. -v prints
+    a table with every column.
 
     \b
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
@@ -71,15 +71,7 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
         if not rows:
             print_line(f"{reference.repository} has nothing yet.")
         elif shown:
-            if given.verbose:
-                print_table(history_table(shown))
-            else:
-                print_text("\n".join(screen_lines(shown, width())))
-            numbers = dict.fromkeys(f"{artifact}{row.cells[0]}" for row in shown if row.cells[0].startswith("@"))
-            if len(numbers) > 1:
-                new, old, *_ = numbers
-                print_text("Numbers rank versions, @1 the highest, and move; tags stay. To compare two:")
-                print_text(comparing(old, new, given))
+            _print_rows(artifact, shown, given)
         elif ports.trusted is None:
             print_line(f"--since {since} leaves out all rows: without a verified record none has a time.")
         else:
@@ -88,6 +80,18 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
             print_line(line)
     if found.left_out:
         click.echo(f"{found.left_out} more tags were not read. Delete those that are not yours.", err=True)
+
+
+def _print_rows(artifact: str, shown: Sequence[HistoryRow], given: Arguments) -> None:
+    if given.verbose:
+        told = [it for it in range(len(_HEAD)) if any(row.cells[it] for row in shown)]  # columns that say something
+        print_table(Table(tuple(_HEAD[it] for it in told), tuple(tuple(row.cells[it] for it in told) for row in shown)))
+    else:
+        print_text("\n".join(screen_lines(shown, width())))
+    numbers = dict.fromkeys(f"{artifact}{row.cells[0]}" for row in shown if row.cells[0].startswith("@"))
+    if len(numbers) > 1:
+        new, old, *_ = numbers
+        print_text(f"{_NUMBERS}\n{comparing(old, new, given)}")
 
 
 def _remarks(found: History, reference: Reference, ports: Ports) -> Iterator[str]:
@@ -99,12 +103,13 @@ def _remarks(found: History, reference: Reference, ports: Ports) -> Iterator[str
         )
     if found.elsewhere:
         artifacts, verb = ("artifact", "has") if found.elsewhere == 1 else ("artifacts", "have")
-        where = f"{found.elsewhere} more {artifacts} in {reference.repository}"
-        yield f"{where} {verb} no record and no tag of {reference.tag}{HINT}."
+        lacks = f"{verb} no record and no tag of {reference.tag}{HINT}."
+        yield f"{found.elsewhere} more {artifacts} in {reference.repository} {lacks}"
 
 
 _KEY = re.compile(r"sha256:[0-9a-f]{64}")
 _NUMBER, _WHEN = "@", "when (UTC)"
+_NUMBERS = "Numbers rank versions, @1 the highest, and move; tags stay. To compare two:"
 _UNSIGNED = ("signed, not verified", "unsigned")  # of which no signer is told
 _HEAD = (_NUMBER, "version", "digest", "tag or digest", "signed", _WHEN, "what", "by", "approved", "run", "here now")
 
@@ -152,12 +157,6 @@ def history_rows(entries: Sequence[HistoryEntry], repository: Place, *, every: b
     """Return the moves of channels and the holds, the newest first."""
     found = sorted(table_rows(entries, repository, every=every), key=lambda it: it[:2], reverse=True)
     return tuple(HistoryRow(parse_time(at) if at else None, cells) for at, _, cells in found)
-
-
-def history_table(rows: Sequence[HistoryRow]) -> Table:
-    """Return the table of these rows, without columns that say nothing."""
-    told = [it for it in range(len(_HEAD)) if any(row.cells[it] for row in rows)]
-    return Table(tuple(_HEAD[it] for it in told), tuple(tuple(row.cells[it] for it in told) for row in rows))
 
 
 def screen_lines(rows: Sequence[HistoryRow], columns: int | None) -> Iterator[str]:

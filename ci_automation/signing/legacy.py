@@ -23,7 +23,7 @@ from ci_automation.registry.port import ContentMismatch, NotFound
 from ci_automation.signing.trust import Finding, Rejected, TrustedKeys, distrust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
@@ -226,15 +226,19 @@ def add(
     layer = Descriptor.of(PAYLOAD_TYPE, message, annotations)
     for blob in (message, CONFIG_BLOB):  # `publish` uploads them before: between the look and the write lies nothing
         registry.put_blob(reference, blob)
-    config = Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB)
-    # What states another size or content of our payload hides each signature over it.
-    readable = tuple(
-        each for each in present if each.digest != layer.digest or (each.size == layer.size and _is_whole(each))
-    )
-    layers = readable if layer in readable else (*readable, layer)
+    layers = _with_layer(present, layer)
     if len(layers) > MAX_LAYERS:
         raise SignaturesUnreadable(
-            at, (f"it has {len(readable)} signatures, and with one more Flux would read none of them")
+            at, f"it has {MAX_LAYERS} signatures, and with one more Flux would read none of them"
         )
-    registry.put_manifest(at, Manifest.build(config, layers))
+    registry.put_manifest(at, Manifest.build(Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB), layers))
     return True
+
+
+def _with_layer(present: Sequence[Descriptor], layer: Descriptor) -> tuple[Descriptor, ...]:
+    """Return the present layers with this one, but for those that state another size or content of its payload.
+
+    They hide each signature over it.
+    """
+    readable = tuple(it for it in present if it.digest != layer.digest or (it.size == layer.size and _is_whole(it)))
+    return readable if layer in readable else (*readable, layer)
