@@ -52,21 +52,22 @@ def confirmation(given: Arguments) -> Callable[[Adoption], bool]:
     """Return who is asked whether to adopt: the person at the terminal; --yes has answered, and no other source can."""
 
     def ask(adoption: Adoption) -> bool:
+        from ci_automation.flows.publication.adoption import NotAdopted
         from ci_automation.report.adoption import ALONE, adoption_text
 
         done_with_progress()
         click.echo(f"{adoption_text(adoption, every=given.verbose)}\n{ALONE}", err=True)
-        if given.yes:
-            return True
-        return confirmed("Trust it, and sign it?")
+        if not given.yes and not (answer := confirmed("Trust it, and sign it?")):
+            raise NotAdopted(adoption.channel, said_no=answer is False)
+        return True
 
     return ask
 
 
-def confirmed(question: str) -> bool:
-    """Return what the person at the terminal answers; without a terminal the answer is no."""
+def confirmed(question: str) -> bool | None:
+    """Return what the person at the terminal answers; None without a terminal, where no person can."""
     done_with_progress()
-    return sys.stdin.isatty() and click.confirm(question, err=True)
+    return click.confirm(question, err=True) if sys.stdin.isatty() else None
 
 
 def done_with_progress() -> None:

@@ -39,8 +39,10 @@ class NotConfirmed(PolicyRefused):
 
     hint = "Nothing was changed. Answer yes at a terminal, or add --yes in a job."
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}: no person confirmed it")
+    def __init__(self, what: str, *, said_no: bool) -> None:
+        super().__init__(f"{what}: {'the answer was no' if said_no else 'no person confirmed it'}")
+        if said_no:
+            self.hint = "Nothing was changed."
 
 
 class UnfitReason(UsageError):
@@ -152,8 +154,8 @@ def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> Non
     if proposal.shown.decision is Decision.REFUSED:
         raise RollbackRefused(proposal.shown)
     question = "Change the hold?" if proposal.shown.is_there else "Go back?"
-    if asks and _needs_a_yes(proposal) and not confirmed(question):
-        raise NotConfirmed(f"{goal.channel} was not rolled back")
+    if asks and _needs_a_yes(proposal) and not (answer := confirmed(question)):
+        raise NotConfirmed(f"{goal.channel} was not rolled back", said_no=answer is False)
     roll_back(proposal, goal.ports, goal.intent)
     if given.output == "json":
         print_json({**proposal.shown.to_json(), "changed": not proposal.shown.is_there}, "rollback")
@@ -189,8 +191,9 @@ def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
             why = f": {hold.reason}" if hold.reason else ""
             click.echo(plain_text(f"{hold.version} ({hold.digest}) is on hold {hold.end}{why}"), err=True)
         click.echo("The next run may publish it again, as the policy says.", err=True)
-        if asks and not confirmed(f"Lift {'the hold' if len(holds) == 1 else f'these {len(holds)} holds'}?"):
-            raise NotConfirmed(f"no hold on {channel} was lifted")
+        question = f"Lift {'the hold' if len(holds) == 1 else f'these {len(holds)} holds'}?"
+        if asks and not (answer := confirmed(question)):
+            raise NotConfirmed(f"no hold on {channel} was lifted", said_no=answer is False)
 
     lifted = lift(goal.channel, reason, goal.ports, goal.intent, ask=ask)
     if given.output == "json":

@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -163,6 +164,37 @@ def test_at_the_question_of_an_adoption(desk: Desk, key: bytes, command: str) ->
     assert shown.endswith("(exit 130, code interrupted)\r\n"), shown
     assert "Traceback" not in shown
     assert "bug" not in shown
+    assert desk.state() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("update", "--adopt"), 10, f"{CHANNEL} was not adopted: the answer was no\n  hint: Nothing was changed."),
+        (
+            ("rollback", "--to", "v2.98.5"),
+            11,
+            f"{CHANNEL} was not rolled back: the answer was no\n  hint: Nothing was changed.",
+        ),
+        (("rollback", "--lift"), 11, f"no hold on {CHANNEL} was lifted: the answer was no\n  hint: Nothing was"),
+    ],
+    ids=["adoption", "rollback", "lift"],
+)
+def test_a_no_is_told_as_what_it_was(desk: Desk, arguments: Sequence[str], code: int, error: str) -> None:
+    command, *options = arguments
+    desk.init()
+    desk.ok("update", CHANNEL, *SIGNED)
+    if "--lift" in options:
+        desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--yes", *SIGNED)
+    if "--adopt" in options:
+        desk.ok("init", "layout:other:production", "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
+        shutil.rmtree(desk.folder / "registry")
+        (desk.folder / "other").rename(desk.folder / "registry")
+    before = desk.state()
+    ended, shown = _answered(desk, b"n\n", arguments=(command, CHANNEL, *options, *SIGNED))
+    assert ended == code, shown
+    assert error in shown.replace("\r\n", "\n"), shown
+    assert "yes" not in shown.partition("error:")[2]
     assert desk.state() == before
 
 

@@ -46,8 +46,10 @@ class NotAdopted(VerificationFailed):
         "this digest."
     )
 
-    def __init__(self, channel: Reference) -> None:
-        super().__init__(f"{channel} was not adopted: no person confirmed it")
+    def __init__(self, channel: Reference, *, said_no: bool = False) -> None:
+        super().__init__(f"{channel} was not adopted: {'the answer was no' if said_no else 'no person confirmed it'}")
+        if said_no:
+            self.hint = "Nothing was changed."
 
 
 def confirm(observed: Observed, problem: str, ports: Ports, intent: Intent) -> None:
