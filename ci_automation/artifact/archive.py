@@ -194,7 +194,7 @@ def write_archive(tree: Tree) -> bytes:
     0644 and 0755. The deflate blocks are *stored*, not compressed, so the version of a compressor cannot change the
     digest.
     """
-    return _gzip_stored(b"".join(_blocks(tree)) + tar.END)
+    return _gzip_stored(b"".join(_blocks(tree)))
 
 
 def _blocks(tree: Tree) -> Iterator[bytes]:
@@ -204,16 +204,19 @@ def _blocks(tree: Tree) -> Iterator[bytes]:
     for path in sorted(files.keys() | tree.directories, key=lambda path: path.split("/")):
         if file := files.get(path):
             yield tar.tar_header(path, file.mode, len(file.content), tar.REGULAR)
-            yield tar.padded(file.content)
+            yield file.content
+            yield tar.padding(file.content)
         else:
             yield tar.tar_header(path, 0o755, 0, tar.DIRECTORY)
+    yield tar.END
 
 
 def _gzip_stored(content: bytes) -> bytes:
     """Return `content` as gzip with a fixed header and stored deflate blocks (RFC 1951 section 3.2.4, RFC 1952)."""
-    parts = [b"\x1f\x8b\x08\0\0\0\0\0\0\xff"]
+    parts: list[bytes | memoryview] = [b"\x1f\x8b\x08\0\0\0\0\0\0\xff"]
+    view = memoryview(content)
     for start in range(0, len(content), 0xFFFF):
-        chunk = content[start : start + 0xFFFF]
+        chunk = view[start : start + 0xFFFF]
         final = start + 0xFFFF >= len(content)
         parts.append(bytes([final]) + len(chunk).to_bytes(2, "little") + (len(chunk) ^ 0xFFFF).to_bytes(2, "little"))
         parts.append(chunk)

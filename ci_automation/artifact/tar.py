@@ -198,12 +198,12 @@ def tar_header(path: str, mode: int, size: int, kind: bytes) -> bytes:
     pax_name = _ascii(f"{folder}/PaxHeaders.0/{base}" if folder else f"PaxHeaders.0/{base}")[: _NAME.stop]
     record = _pax_record(name)
     pax = _block(pax_name.rstrip(b"/"), b"", 0, len(record), _PAX, device=b"")
-    return pax + padded(record) + _block(_shortened(_ascii(path)), b"", mode, size, kind)
+    return pax + record + padding(record) + _block(_shortened(_ascii(path)), b"", mode, size, kind)
 
 
-def padded(content: bytes) -> bytes:
-    """Return `content` with zeros to the end of its last block."""
-    return content + bytes(-len(content) % BLOCK)
+def padding(content: bytes) -> bytes:
+    """Return the zeros after `content`, to the end of its last block."""
+    return bytes(-len(content) % BLOCK)
 
 
 def _split(name: bytes) -> tuple[bytes, bytes] | None:

@@ -49,12 +49,17 @@ class Recipe(Struct, frozen=True):
     overlay: Tree
     path: str
 
+    @property
+    def layer(self) -> bytes:
+        """Return the artifact's one layer, made anew each time: a plan makes several, and publishes few of them."""
+        files = self.overlay.replaced(self.path, self.components.encode()) if self.path else self.overlay
+        return write_archive(files)
+
 
 class Composed(Struct, frozen=True):
-    """A complete artifact in memory: its manifest, its one layer, and its recipe."""
+    """A complete artifact: its manifest, and the recipe of its one layer."""
 
     manifest: Manifest
-    layer: bytes
     recipe: Recipe
 
     @property
@@ -65,28 +70,24 @@ class Composed(Struct, frozen=True):
 
 def compose(recipe: Recipe) -> Composed:
     """Return the artifact of `recipe` (design section 5.1): same inputs, same digest, on any machine."""
-    components = recipe.components.encode()
-    layer = write_archive(recipe.overlay.replaced(recipe.path, components))
     annotations = {
         # Flux's own --reproducible writes the epoch; a time of the run would give each run another digest.
         "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
         "org.opencontainers.image.source": SOURCE,
         _REVISION: f"{recipe.version}@sha1:{recipe.commit}",
         _VERSION: str(recipe.version),
-        f"{_OURS}components-digest": str(Digest.of(components)),
+        f"{_OURS}components-digest": str(Digest.of(recipe.components.encode())),
         _OVERLAY: str(recipe.overlay.without(recipe.path).digest()),
         _OPTIONS: str(recipe.options.digest),
         f"{_OURS}release-digest": str(recipe.release),
     }
     if recipe.options.others:  # no components file shows them to a program that does not know them
         annotations[_OTHERS] = json.dumps(dict(recipe.options.others), separators=(",", ":"), ensure_ascii=False)
-    manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, layer),), annotations)
-    return Composed(manifest, layer, recipe)
+    return _composed(recipe, annotations)
 
 
 def compose_pushed(files: Tree, source: str, revision: str) -> Composed:
     """Return the artifact of a team's own manifests, from a revision of their source: same inputs, same digest."""
-    layer = write_archive(files)
     annotations = {
         "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
         "org.opencontainers.image.source": source,
@@ -94,9 +95,12 @@ def compose_pushed(files: Tree, source: str, revision: str) -> Composed:
         _VERSION: str(PUSHED),
         _OVERLAY: str(files.digest()),
     }
-    manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, layer),), annotations)
-    recipe = Recipe(PUSHED, revision, files.digest(), Options(), "", files, "")
-    return Composed(manifest, layer, recipe)
+    return _composed(Recipe(PUSHED, revision, files.digest(), Options(), "", files, ""), annotations)
+
+
+def _composed(recipe: Recipe, annotations: dict[str, str]) -> Composed:
+    layers = (Descriptor.of(FLUX_LAYER, recipe.layer),)
+    return Composed(Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), layers, annotations), recipe)
 
 
 def stated_version(manifest: Manifest) -> Version | None:

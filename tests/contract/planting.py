@@ -55,7 +55,7 @@ def made(version: Version, overlay: Tree = OVERLAY, options: Options | None = No
 
 def plant(world: World, composed: Composed) -> Digest:
     """Let somebody who can write to the registry point the channel at something."""
-    world.registry.put_blob(CHANNEL, composed.layer)
+    world.registry.put_blob(CHANNEL, composed.recipe.layer)
     world.registry.put_blob(CHANNEL, CONFIG_BLOB)
     return world.registry.put_manifest(CHANNEL, composed.manifest)
 

@@ -48,7 +48,7 @@ def ports() -> Ports:
     components = render(release.bundle, version, OPTIONS)
     path = "flux-system/gotk-components.yaml"
     made = compose(Recipe(version, release.commit, release.bundle.digest, OPTIONS, components, OVERLAY, path))
-    for blob in (made.layer, CONFIG_BLOB):
+    for blob in (made.recipe.layer, CONFIG_BLOB):
         ports.registry.put_blob(CHANNEL, blob)
     ports.registry.put_manifest(CHANNEL, made.manifest)
     assert ports.signer is not None
@@ -162,7 +162,7 @@ def test_the_secret_of_the_images_is_named_with_its_registry(ports: Ports) -> No
     path = "flux-system/gotk-components.yaml"
     recipe = Recipe(version, release.commit, release.bundle.digest, options, components, OVERLAY, path)
     made = compose(recipe)
-    ports.registry.put_blob(CHANNEL, made.layer)
+    ports.registry.put_blob(CHANNEL, made.recipe.layer)
     ports.registry.put_manifest(CHANNEL, made.manifest)
     assert ports.signer is not None
     ensure_signed(ports.registry, CHANNEL, made.digest, ports.signer, SignatureFormat.LEGACY)

@@ -263,7 +263,7 @@ class TestWhoCanWriteToTheRegistry:
         plan = make_plan(CHANNEL, world.ports(), intent()).plan
         composed = made(MINOR)
         assert composed.digest == target
-        world.registry.put_blob(CHANNEL, composed.layer)
+        world.registry.put_blob(CHANNEL, composed.recipe.layer)
         world.registry.put_manifest(CHANNEL.at_digest(target), composed.manifest)
         theirs = KeySigner(signing_key("theirs"))
         raw = theirs.sign_statement(bundle.statement(target))

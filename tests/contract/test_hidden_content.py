@@ -55,7 +55,7 @@ def layer(*names: str) -> bytes:
     overlay = Tree((*OVERLAY.files, *(TreeFile(name, b"a: 1\n") for name in names or ("new.yaml",))))
     return compose(
         Recipe(PATCH, release.commit, release.bundle.digest, Options(), text, overlay, COMPONENTS_PATH)
-    ).layer
+    ).recipe.layer
 
 
 def layers(*types: str) -> Hide:

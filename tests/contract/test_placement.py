@@ -540,7 +540,7 @@ class TestLayouts:
         registry = open_registry(channel)
         registry.put_blob(channel, CONFIG_BLOB)
         composed = made(OLD)
-        registry.put_blob(channel, composed.layer)
+        registry.put_blob(channel, composed.recipe.layer)
         registry.put_manifest(channel.at_tag("other"), composed.manifest)
         world = World(registry=registry)  # type: ignore[arg-type]  # another registry than that of tests
         init(channel, PATCH, later(world, 0), intent())

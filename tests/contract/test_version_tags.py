@@ -116,7 +116,7 @@ def point(world: World, tag: str, digest: Digest) -> None:
 def plant(world: World, tag: str) -> Digest:
     """Let another tool publish something unsigned under a tag."""
     composed = made(OLD, SMALLER)
-    world.registry.put_blob(CHANNEL, composed.layer)
+    world.registry.put_blob(CHANNEL, composed.recipe.layer)
     return world.registry.put_manifest(CHANNEL.at_tag(tag), composed.manifest)
 
 
@@ -169,7 +169,7 @@ class TestWhereTheyLead:
     def test_what_a_person_adopts_has_its_tag_too(self) -> None:
         world = World()
         composed = made(OLD)
-        for blob in (composed.layer, CONFIG_BLOB):
+        for blob in (composed.recipe.layer, CONFIG_BLOB):
             world.registry.put_blob(CHANNEL, blob)
         world.registry.put_manifest(CHANNEL, composed.manifest)
         with pytest.raises(NotOurs):

@@ -173,7 +173,7 @@ def _push(
     registry, channel, composed = ports.registry, publication.channel, publication.composed
     ports.say(f"pushing {composed.digest}")
     signs = ports.signer is not None and intent.signature_format.has_legacy
-    blobs = (composed.layer, CONFIG_BLOB, *((payload(channel, composed.digest),) if signs else ()))
+    blobs = (composed.recipe.layer, CONFIG_BLOB, *((payload(channel, composed.digest),) if signs else ()))
     registry.at_once(*(partial(registry.put_blob, channel, blob) for blob in blobs))
     _, named, *there = registry.at_once(
         partial(registry.put_manifest, channel.at_digest(composed.digest), composed.manifest),

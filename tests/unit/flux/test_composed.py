@@ -35,7 +35,7 @@ KNOWN = '{"log-level": "debug"}'  # by now
 
 def test_the_annotations_are_those_of_the_contract() -> None:
     composed = compose(RECIPE)
-    tree = read_archive(composed.layer)
+    tree = read_archive(composed.recipe.layer)
     overlay = (
         b"0755 " + Digest.of(b"#!/bin/sh\n").hex.encode() + b" bin/run\n"
         b"0644 " + Digest.of(b"resources: [flux-system]\n").hex.encode() + b" kustomization.yaml\n"
@@ -61,7 +61,7 @@ def test_the_manifest_has_fluxs_media_types_and_one_layer() -> None:
 
 def test_the_artifact_holds_the_components_and_the_overlay_byte_for_byte() -> None:
     composed = compose(RECIPE)
-    files = read_archive(composed.layer).by_path
+    files = read_archive(composed.recipe.layer).by_path
     assert files[PATH].content.decode() == RECIPE.components
     assert {path: file for path, file in files.items() if path != PATH} == dict(OVERLAY.by_path)
 
@@ -129,7 +129,7 @@ def test_a_teams_own_manifests_have_their_source_and_no_release() -> None:
         "io.github.flux-manifests.version": "v0.0.0",
         "io.github.flux-manifests.overlay-digest": str(OVERLAY.digest()),
     }
-    assert read_archive(composed.layer).by_path == OVERLAY.by_path
+    assert read_archive(composed.recipe.layer).by_path == OVERLAY.by_path
     assert compose_pushed(OVERLAY, "https://git.example/shop", "main@sha1:2").digest != composed.digest
     assert stated_origin(composed.manifest) == "from main@sha1:1"
 
