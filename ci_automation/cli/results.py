@@ -77,7 +77,7 @@ class Result(Struct, frozen=True):
             "digest": str(last.target if last else plan.current),
             "signature": run.trust,
             "healed": run.healed,
-            "movedBackChecked": run.placed,
+            "movedBackChecked": run.placed and run.verified,
             "versionTagsAstray": list(run.astray),
             "published": [step.to_json() for step in plan.steps[run.start : run.done]],
             "waiting": [step.to_json() for step in run.waiting],

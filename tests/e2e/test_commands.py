@@ -558,6 +558,11 @@ def test_a_check_says_whether_it_looked_if_the_channel_was_moved_back(desk: Desk
     older = ("check", "layout:registry:older", *TRUSTED)
     assert "Not checked" not in desk.ok(*older).out
     assert desk.ok(*older, "--output", "json").json["movedBackChecked"] is True
+    desk.ok("init", "layout:registry:unsigned", "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
+    for unverified in (("unsigned",), ("older",), ("unsigned", "--signing", "unsafe-unsigned")):
+        channel, *options = unverified
+        found = desk.ok("check", f"layout:registry:{channel}", *options, "--output", "json").json
+        assert (found["signature"], found["movedBackChecked"]) == ("not checked", False)
 
 
 def test_version_tags_are_looked_at_and_moved_where_the_configuration_wants_them(desk: Desk) -> None:
