@@ -144,7 +144,7 @@ def _read(top: Path, path: str) -> ClusterFolder:
     try:
         tree = read_folder(top / path)
         texts = {file.path: file.content.decode() for file in tree.files}
-        made, found = recover(texts[COMPONENTS]), outside(tree)
+        made, found = recover(texts[COMPONENTS], COMPONENTS), outside(tree)
         folder = ClusterFolder(path, without_sync(tree), made.version, made.options, covering(tree, path))
     except UnicodeDecodeError:
         raise UnfitClusterFolder(f"{path} has a file that is not text in UTF-8") from None

@@ -106,7 +106,7 @@ def read_bootstrapped(folder: Path, ports: Ports, intent: Intent, allowed: Migra
     if not allowed.allow_secrets:
         require_encrypted(overlay, intent, lenient=False)
     text = tree[COMPONENTS].decode(errors="replace")
-    recovered = recover(text)
+    recovered = recover(text, COMPONENTS)
     ports.say(f"rendering {recovered.version} again to prove its options")
     expected = render_release(recovered.version, recovered.options, ports).text
     if text != expected and recovered.generated:

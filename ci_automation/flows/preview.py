@@ -80,7 +80,7 @@ class Reviewer(Struct, frozen=True):
         try:
             text = state.content.decode()
             plain, pins = unpin(text)
-            recovered = recover(plain)
+            recovered = recover(plain, state.name)
             overlay = tuple(TreeFile(*file) for file in (state.beside or () if whole else ()))
             tree = Tree((*overlay, TreeFile(state.name, state.content)))
         except (UnicodeDecodeError, UsageError) as error:

@@ -95,7 +95,7 @@ def sync_with_content(
     tree = read_tree(observed, ports)
     components = tree.components_path(components_file)
     text = tree[components].decode(errors="replace")
-    recovered = recover(text)
+    recovered = recover(text, components)
     options = recovered.options
     host, _, _ = options.registry.partition("/")
     trusted = _entries(signers, own)

@@ -39,10 +39,12 @@ _TOLERATIONS = re.compile(r"^ +tolerations:\n((?: +- key: \S{1,320}\n +operator:
 class UnreadableComponents(UsageError):
     """A components file lacks information that a new rendering needs."""
 
-    hint = "It must come from `flux install --export` of v2.2 or later. `init` makes a new artifact."
+    hint = (
+        "It must come from `flux install --export` of v2.2 or later. Put that output there, or begin anew with `init`."
+    )
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the components file cannot be read: {reason}")
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} cannot be read: {reason}")
 
 
 class EditedByHand(PolicyRefused):
@@ -78,8 +80,8 @@ class Recovered(Struct, frozen=True):
     generated: bool
 
 
-def recover(text: str) -> Recovered:
-    """Return the version and all options of `text` that the text shows, not yet proven.
+def recover(text: str, path: str = "the components file") -> Recovered:
+    """Return the version and all options of `text` that the text shows, not yet proven. Errors name its `path`.
 
     An option without a trace in the text (the cluster domain without any address) gets Flux's default.
 
@@ -88,9 +90,11 @@ def recover(text: str) -> Recovered:
         InvalidOption: Flux would refuse a value.
     """
     if len(text) > MAX_CHARACTERS:
-        raise UnreadableComponents(f"it has more than {MAX_CHARACTERS} characters")
+        raise UnreadableComponents(path, f"it has more than {MAX_CHARACTERS} characters")
+    if not text.strip("- \n"):
+        raise UnreadableComponents(path, "it is empty")
     head = _HEADER.match(text)
-    version = head["version"] if head else _found(_VERSION_LABEL, text, "no version, in a header or a label")
+    version = head["version"] if head else _found(_VERSION_LABEL, text, path, "no version, in a header or a label")
     components = head["components"].split(",") if head else _usual_order(text)
     controllers = _of_kind("Deployment", text)
     defaults = Options()
@@ -103,8 +107,8 @@ def recover(text: str) -> Recovered:
             Version.parse(version),
             Options(
                 components=tuple(components),
-                namespace=_found(_NAME, _of_kind("Namespace", text), "no Namespace"),
-                registry=_found(_IMAGE, controllers, "no controller image"),
+                namespace=_found(_NAME, _of_kind("Namespace", text), path, "no Namespace"),
+                registry=_found(_IMAGE, controllers, path, "no controller image"),
                 image_pull_secret=_plain(secret),
                 watch_all_namespaces=watch != "false",
                 network_policy="\nkind: NetworkPolicy\n" in text,
@@ -115,7 +119,7 @@ def recover(text: str) -> Recovered:
             generated=head is not None,
         )
     except InvalidVersion as error:
-        raise UnreadableComponents(str(error)) from None
+        raise UnreadableComponents(path, str(error)) from None
 
 
 def _usual_order(text: str) -> list[str]:
@@ -158,9 +162,9 @@ def _of_kind(kind: str, text: str) -> str:
     return SEPARATOR.join(part for part in documents(text) if f"\nkind: {kind}\n" in f"\n{part}\n") + "\n"
 
 
-def _found(pattern: re.Pattern[str], text: str, otherwise: str) -> str:
+def _found(pattern: re.Pattern[str], text: str, path: str, otherwise: str) -> str:
     if not (match := pattern.search(text)):
-        raise UnreadableComponents(otherwise)
+        raise UnreadableComponents(path, otherwise)
     return match[1]
 
 

@@ -141,7 +141,7 @@ def test_hand_edits_that_a_request_drops_are_shown(runner: Runner, fleet: Reposi
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        pytest.param(b"kind: List\n", "the components file cannot be read: no version", id="another file"),
+        pytest.param(b"kind: List\n", "gotk-components.yaml cannot be read: no version", id="another file"),
         pytest.param(b"\xff\xfe", "it is not text", id="no text"),
         pytest.param(components(PATCH).replace(b"v2.98.8", b"v2.97.0"), "v2.97.0", id="a release that is not there"),
         pytest.param(b"---\n" * 5_000 + components(PATCH), "no header of Flux", id="padded"),

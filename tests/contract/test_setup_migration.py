@@ -341,7 +341,7 @@ def test_a_channel_without_a_folder_says_how_other_clusters_come_to_it(
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"components": "a: b\n"}, "the components file cannot be read: no version"),
+        ({"components": "a: b\n"}, "gotk-components.yaml cannot be read: no version"),
         ({"own": {"kustomization.yaml": "resources: [gotk-components.yaml, ../base]\n"}}, "refers to what is outside"),
         ({"own": {"kustomization.yaml": "resources: [gotk-sync.yaml]\n"}}, "lists gotk-sync.yaml in a way that"),
     ],

@@ -219,6 +219,13 @@ BAD = [
         "leaves the archive",
         with_layer(packed({"../../x": b"x"}), "pull", CHANNEL, "out"),
     ),
+    Bad(
+        "an emptied components file",
+        2,
+        "unreadable-components",
+        "flux-system/gotk-components.yaml cannot be read: it is empty",
+        with_layer(packed({COMPONENTS: b""})),
+    ),
     Bad("links", 10, "unsafe-archive", "hard link", with_layer(packed({COMPONENTS: link()}), "pull", CHANNEL, "out")),
     Bad("tampered", 20, "content-mismatch", "expected sha256:", tampered_blob),
     # Signatures and keys

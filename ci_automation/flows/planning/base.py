@@ -125,7 +125,7 @@ def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:
     except UnicodeDecodeError:
         raise InvalidManifest(f"{path} is not text") from None
     plain, pins = unpin(text)
-    recovered = recover(plain)
+    recovered = recover(plain, path)
     recovered = replace(recovered, options=with_stated_flags(recovered.options, observed.manifest))
     if observed.version not in {None, recovered.version}:
         raise InvalidManifest(f"its annotation states {observed.version}, its components file {recovered.version}")

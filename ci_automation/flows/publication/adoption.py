@@ -67,7 +67,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     tree = read_shown(observed, ports)
     _require_clear_names(tree)
     path = tree.components_path(intent.components_file)
-    recovered = recover(tree[path].decode(errors="replace"))
+    recovered = recover(tree[path].decode(errors="replace"), path)
     digest = stated_overlay_digest(observed.manifest)
     if observed.version not in {None, recovered.version} or digest not in {None, str(tree.without(path).digest())}:
         raise HiddenContent("its annotations state another version or other files, and later runs go by them")
@@ -126,7 +126,7 @@ def _require_clear_names(tree: Tree) -> None:
 def _options(signed: Manifest, tree: Tree, path: str) -> tuple[str, ...]:
     if path not in tree.by_path:
         return ()
-    return with_stated_flags(recover(tree[path].decode(errors="replace")).options, signed).to_arguments()
+    return with_stated_flags(recover(tree[path].decode(errors="replace"), path).options, signed).to_arguments()
 
 
 def _adopted_files(

@@ -96,7 +96,7 @@ def test_before_upstreams_list_is_read_any_component_may_be_in_it() -> None:
             id="of another version",
         ),
         pytest.param(lambda t: t + "\n", NotCalibrated, "more empty lines", id="a line at its end"),
-        pytest.param(lambda _: "", UnreadableComponents, "no version", id="nothing"),
+        pytest.param(lambda _: "", UnreadableComponents, "it is empty", id="nothing"),
         pytest.param(
             lambda t: t.replace("Components: source-controller", "Components: new-controller"),
             InvalidOption,

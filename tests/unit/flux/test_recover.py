@@ -115,7 +115,8 @@ def test_a_file_without_header_and_with_edits_says_so() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "reason"),
     [
-        pytest.param(lambda _: "", UnreadableComponents, "no version", id="empty"),
+        pytest.param(lambda _: "", UnreadableComponents, "components file cannot be read: it is empty", id="empty"),
+        pytest.param(lambda _: "---\n\n", UnreadableComponents, "it is empty", id="a separator alone"),
         pytest.param(lambda _: "kind: Deployment\n" * 3, UnreadableComponents, "no version", id="no header, no label"),
         pytest.param(
             lambda t: t.replace(f"Version: {VERSION}", "Version: latest"),
