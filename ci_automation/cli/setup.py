@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 _UNCHANGED = "is as it should be"
+_EXPLAINED = """\
+Workflows take the action from a repository of your organisation that has this project with its whole history.
+  If there is one, take its OWNER/NAME from its address: https://github.com/acme/ci-automation is acme/ci-automation.
+  If not, name the one that you will make, such as acme/ci-automation: the list that setup writes begins with it."""
 
 
 class MistypedChannel(UsageError):
@@ -156,7 +160,7 @@ class _Questions(Struct, frozen=True):
             while not (
                 answer := str(click.prompt(question, default or "", show_default=bool(default), err=True)).strip()
             ):
-                print_aside(f"An answer is needed: `setup --help` has an example for --{option}.")
+                print_aside(_EXPLAINED)  # all other questions have a default
             return answer
         if default is None:
             raise Unanswered(option)

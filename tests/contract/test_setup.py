@@ -154,6 +154,19 @@ def test_the_action_is_the_one_that_the_program_was_installed_from(
     assert (f"uses: {action}@" in files(clone).get(".github/workflows/flux.yaml", "")) is bool(action)
 
 
+def test_an_empty_answer_for_the_action_is_told_what_is_asked_and_where_it_is(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = iter(["", " ", "platform/ci-automation", "keyless", "pull-request"])
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("click.prompt", lambda *_, **__: next(answers))
+    assert run(["setup", CHANNEL, "--overlay", "-"]) == 0
+    told = capsys.readouterr().err
+    assert told.count("Workflows take the action from a repository of your organisation that has this project") == 2
+    assert told.count("take its OWNER/NAME from its address: https://github.com/acme/ci-automation is acme/ci-") == 2
+    assert "uses: platform/ci-automation@" in files(clone)[".github/workflows/flux.yaml"]
+
+
 def test_a_new_overlay_is_one_that_clusters_can_apply(clone: Path) -> None:
     assert run(["setup", CHANNEL, *ACTION]) == 0
     written = files(clone)
