@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from ci_automation.cli.clone import (
     require_own,
     top_of,
 )
-from ci_automation.cli.output import confirmed, print_aside, print_line, print_text
+from ci_automation.cli.output import confirmed, print_aside, print_parts, print_text
 from ci_automation.cli.parameters import HeadedCommand
 from ci_automation.cli.places import tags_beside
 from ci_automation.config.load import parse_config
@@ -35,6 +36,7 @@ from ci_automation.flows.left_to_do import TODO, left_to_do, numbered, with_boxe
 from ci_automation.flows.setup import CONFIGURATION, UnfitAnswer, setup_files, shipped_pin
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import newest_known
+from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
@@ -139,7 +141,8 @@ def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
             write_file(top / path, text.encode())
             written.append(path)
         print_text(f"{path} {told}")
-    print_line(f"Left to do, with boxes to tick in {TODO}:\n{numbered(left)}")
+    told = f"Left to do, with boxes to tick in {TODO}:\n{numbered(left)}"
+    print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in told.split("\n"))
 
 
 class _Questions(Struct, frozen=True):
@@ -194,18 +197,30 @@ def _answered(
     known = configured[channel].overlay if channel in configured else free
     folder = ask.answer("overlay", "Folder with your own files (- for none)?", known or "-")
     own = checkout_of_action(place.server)
+    action = ask.answer("action", "Which repository has this action, as OWNER/ci-automation?", own)
+    signing = ask.answer("signing", "Sign keyless, or with a key?", "keyless")
+    approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", "pull-request")
+    said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     answers = Answers(
         channels=channels,
         place=place,
-        action=ask.answer("action", "Which repository has this action, as OWNER/ci-automation?", own),
-        signing=SigningMode(ask.answer("signing", "Sign keyless, or with a key?", "keyless")),
-        approval=ApprovalVia(ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", "pull-request")),
+        action=action,
+        signing=SigningMode(signing),
+        approval=ApprovalVia(approval),
         overlay=None if folder == "-" else folder,
+        again=_again(said.pop("channels") or " ".join(map(str, channels.values())), said),
         after=after,
         objects=free_folder(top, OBJECTS) or f".github/{OBJECTS}",  # same
         migration=migration,
     )
     return answers, tags
+
+
+def _again(channels: str, said: Mapping[str, str | None]) -> str:
+    """Return the command for these channels, with the options that are not as without them."""
+    usual = {"signing": "keyless", "approval": "pull-request", "after": "24h"}
+    options = (word for name, it in said.items() if it and it != usual.get(name) for word in (f"--{name}", it))
+    return shlex.join(("flux-manifests", "setup", *channels.split(), *options))
 
 
 def _references(words: Sequence[str], usual: str) -> list[Reference]:

@@ -26,7 +26,8 @@ class Answers(Struct, frozen=True):
     digest for `after`. `action` is the repository with the action, with its commit after an @ if it is not the one of
     the shipped files. `overlay` is a folder of the repository; None: the team's own files stay in the artifact.
     Below `objects` each channel has the folder that its clusters apply. In the artifact, `components` is the path of
-    Flux's components. The first channel takes over what the folders of a `migration` have.
+    Flux's components. The first channel takes over what the folders of a `migration` have. `again` is the command that
+    runs `setup` with these answers.
     """
 
     channels: Mapping[str, Reference]
@@ -35,6 +36,7 @@ class Answers(Struct, frozen=True):
     signing: SigningMode
     approval: ApprovalVia
     overlay: str | None
+    again: str
     after: str = "24h"
     objects: str = OBJECTS
     components: str = COMPONENTS_PATH

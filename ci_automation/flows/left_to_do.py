@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 TODO = ".github/flux-manifests.todo.md"
 _GHCR = "oci://ghcr.io/"
+_TOKEN = "https://github.com/settings/tokens/new?scopes=read:packages"  # noqa: S105  # the page that makes one
 _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
-_TICKED = re.compile(r"- \[[xX]\] \d+\. (.+)")
+_TICKED = re.compile(r"^- \[[xX]\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
 _LOOK = "Look for what is missing, in this clone: `GITHUB_TOKEN=$(gh auth token) flux-manifests doctor`"
 _HEAD = f"""\
 # Signed Flux: what is left to do
@@ -39,12 +40,13 @@ def left_to_do(
 ) -> dict[str, list[str]]:
     """Return the steps that a person still takes, by the titles of their sections.
 
-    `tags` are those of each channel's repository; None: not known. The channels begin with the version `newest`, and
-    workflows run the action at the commit `pin`. `migration` is about clusters that `flux bootstrap` set up. `declined`
-    are the files that the person left alone.
+    After its first line a step has lines of commands. `tags` are those of each channel's repository; None: not known.
+    The channels begin with the version `newest`, and workflows run the action at the commit `pin`. `migration` is about
+    clusters that `flux bootstrap` set up. `declined` are the files that the person left alone.
     """
     at = f"{answers.place.server}/{answers.place.repository}"
     sections: dict[str, Iterable[str]] = {
+        "First: which channels exist": _asked(answers, tags),
         "The action, once for your organisation": _action(answers, pin),
         "Files": _files(answers, tags, migration, declined),
         f"Settings of {answers.place.repository}": _settings(answers, at),
@@ -57,16 +59,19 @@ def left_to_do(
 
 
 def numbered(left: Mapping[str, Sequence[str]]) -> str:
-    """Return the steps for a terminal, numbered through all sections."""
-    return "\n".join(line for title, steps in _numbered(left) for line in ("", title, "", *steps))
+    """Return the steps for a terminal, numbered through all sections; lines to copy are indented."""
+    steps = ((title, [step.replace("\n", "\n    ") for step in steps]) for title, steps in _numbered(left))
+    return "\n".join(line for title, there in steps for line in ("", title, "", *there))
 
 
 def with_boxes(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
     """Return the steps as Markdown with boxes; what is ticked in the `existing` file stays ticked."""
     ticked, lines = set(_ticked(existing or "")), [_HEAD]
     for title, steps in _numbered(left):
-        boxes = ("x" if (title, step.partition(". ")[2]) in ticked else " " for step in steps)
-        lines += ("", f"## {title}", "", *(f"- [{box}] {step}" for box, step in zip(boxes, steps, strict=True)))
+        lines += ("", f"## {title}", "")
+        for number, _, step in (it.partition(". ") for it in steps):
+            shown = _fenced(step)
+            lines.append(f"- [{'x' if (title, shown) in ticked else ' '}] {number}. {shown}")
     return "\n".join((*lines, ""))
 
 
@@ -75,13 +80,27 @@ def _numbered(left: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str
     yield from ((title, [f"{next(numbers)}. {step}" for step in steps]) for title, steps in left.items())
 
 
+def _fenced(step: str) -> str:
+    """Return a step as Markdown: the lines after its first are commands."""
+    first, *commands = step.split("\n")
+    return "\n".join((first, *(("  ```sh", *(f"  {it}" for it in commands), "  ```") if commands else ())))
+
+
 def _ticked(page: str) -> Iterator[tuple[str, str]]:
     """Yield the titles and texts of the steps that are ticked, without their numbers: several sections can have one."""
-    title = ""
-    for line in page.splitlines():
-        title = line.removeprefix("## ") if line.startswith("## ") else title
-        if found := _TICKED.fullmatch(line):
-            yield title, found[1]
+    for section in re.split(r"^## ", page, flags=re.MULTILINE):
+        yield from ((section.partition("\n")[0], step) for step in _TICKED.findall(section))
+
+
+def _asked(answers: Answers, tags: Mapping[str, Collection[str] | None]) -> Iterator[str]:
+    """Yield what lets the registry say which channels it has, if it did not."""
+    silent = dict.fromkeys(it.repository for name, it in answers.channels.items() if tags[name] is None)
+    for repository in silent:
+        host = str(repository).removeprefix("oci://").partition("/")[0]
+        password = f", with a token as the password: {_TOKEN}" if host == "ghcr.io" else "."
+        yield f"{repository} did not say which channels it has. Log in{password}\ndocker login {host}"
+    if silent:
+        yield f"Run this again. If the registry does not say even so, go on with this list.\n{answers.again}"
 
 
 def _action(answers: Answers, pin: str) -> Iterator[str]:
@@ -118,10 +137,10 @@ def _files(
     (name, channel), overlay = answers.first, answers.overlay
     if migration:
         yield from left_before_commit(answers, migration)
-    elif overlay and _is_there(channel, tags[name]) is not False:
+    elif overlay and _is_there(channel, tags[name]):
         yield (
-            f"If {channel} is there already, bring its own files into {overlay}, since runs ask to remove what is not "
-            f"in Git: `flux-manifests pull {channel} FOLDER`"
+            f"{channel} is there. Bring its own files into {overlay}, since runs ask to remove what is not in Git: "
+            f"`flux-manifests pull {channel} FOLDER`"
         )
     yield f"Commit the files, and bring them to {answers.place.branch}. Runs fail until a channel has its first digest."
 
@@ -156,7 +175,6 @@ def _first_digests(
             yield from _role(answers, channel)
         known.add(channel.repository)
         adopt = f"{run}: command adopt, artifact {name}. A reviewer approves the run."
-        also = " If it is there already: command adopt." if there[name] is None else ""
         if there[name]:
             before = f" Until then, promotions to {name} fail." if source else ""
             if not source:
@@ -167,9 +185,9 @@ def _first_digests(
             yield f"{channel} is there. If this workflow did not sign it: {adopt}{before}"
         elif source:
             when = f"{answers.after} after {source} got its first digest. (At once: `after: 0h` for it until then.)"
-            yield f"{run}: command promote, artifact {name}, {when}{also}"
+            yield f"{run}: command promote, artifact {name}, {when}"
         else:
-            yield f"{run}: command init, artifact {name}, to {newest}. A reviewer approves the run.{also}"
+            yield f"{run}: command init, artifact {name}, to {newest}. A reviewer approves the run."
 
 
 def _is_there(channel: Reference, tags: Collection[str] | None) -> bool | None:
