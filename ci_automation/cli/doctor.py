@@ -107,7 +107,8 @@ def lines_of(findings: Sequence[Diagnosis]) -> Iterator[str]:
         if it.advice:
             yield plain_text(f"        {it.advice}")
     wrong = sum(it.health is Health.WRONG for it in findings)
-    yield f"{wrong} of {len(findings)} are wrong." if wrong else "Nothing that was seen is wrong."
+    some = f"{len(findings)} finding{'' if len(findings) == 1 else 's'} {'is' if wrong == 1 else 'are'}"
+    yield f"{wrong} of {some} wrong." if wrong else "Nothing that was seen is wrong."
 
 
 def code_of_wrong(findings: Sequence[Diagnosis]) -> int:

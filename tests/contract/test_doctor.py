@@ -198,6 +198,20 @@ def test_a_registry_that_is_away_is_told_once() -> None:
     assert health(others) == [Health.GOOD] * 2
 
 
+@pytest.mark.parametrize(
+    ("found", "last"),
+    [
+        ((Health.GOOD,), "Nothing that was seen is wrong."),
+        ((Health.WRONG,), "1 of 1 finding is wrong."),
+        ((Health.WRONG, Health.GOOD), "1 of 2 findings is wrong."),
+        ((Health.WRONG, Health.UNSEEN, Health.WRONG), "2 of 3 findings are wrong."),
+    ],
+)
+def test_the_last_line_counts_findings(found: tuple[Health, ...], last: str) -> None:
+    """One finding can be about several channels."""
+    assert [*lines_of([Diagnosis("a", each, "b", also=("c", "d")) for each in found])][-1] == last
+
+
 def test_the_action_looks_too_and_is_red_if_something_is_wrong(scene: Scene) -> None:
     scene.fleet.environments.clear()
     ran = scene.run("doctor", artifact="layout:registry:production", workflow="check.yaml")
