@@ -198,7 +198,7 @@ def _print_result(
             _print_step(step, outcome, given)
     if says_next:
         _print_next(result, outcome, given)
-    if outcome.waiting:
+    if outcome.waiting or plan.passed_over:
         _print_follow_up(result, outcome, given, plan_file)
 
 
@@ -210,7 +210,7 @@ def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_fi
     if outcome.unsigned:
         print_text(f"{_ADOPTING}\n{_updating(result.target, replace(given, adopt=True), begun=False)}")
         return
-    if any(is_held(step.gates) for step in outcome.waiting):
+    if any(it.held for it in outcome.plan.passed_over) or any(is_held(step.gates) for step in outcome.waiting):
         print_lifting(result.target, given)
     again = repeated_options(_again(given, outcome), begun=bool(outcome.done))
     if commands := approval_commands(

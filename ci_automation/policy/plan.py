@@ -151,11 +151,12 @@ class PlannedStep(Struct, frozen=True):
 
 
 class PassedOver(Struct, frozen=True):
-    """A newer release that the plan does not take, and why."""
+    """A newer release that the plan does not take, and why; the document does not say if a hold makes it wait."""
 
     version: Version
     decision: Decision
     reasons: tuple[str, ...]
+    held: bool = False
 
 
 class Plan(Struct, frozen=True):

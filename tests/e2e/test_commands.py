@@ -595,6 +595,21 @@ def test_what_is_on_hold_is_told_with_the_command_that_lifts_it(desk: Desk) -> N
     assert "To lift the hold" not in desk.ok("check", CHANNEL, *TRUSTED).out
 
 
+def test_a_held_release_that_the_plan_passes_over_is_told_with_that_command_too(desk: Desk) -> None:
+    desk.init()
+    desk.ok(*UPDATE)
+    desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--yes", *SIGNED)
+    lines: list[str] = []
+    for command, *options in (("check", *TRUSTED), ("plan", *TRUSTED), ("update", *SIGNED)):
+        told = desk.ok(command, CHANNEL, *options).out
+        assert re.search(r"^waiting +v2\.98\.8 +v2\.98\.8 was rolled back on", told, re.MULTILINE), told
+        assert "v2.99.4 needs approval" in told
+        lines = told.partition("To lift the hold:\n")[2].splitlines()
+        assert shlex.split(lines[0])[:4] == ["flux-manifests", "rollback", CHANNEL, "--lift"]
+    desk.ok(*shlex.split(lines[0])[1:], "--yes")
+    assert "To lift the hold" not in desk.ok("check", CHANNEL, *TRUSTED).out
+
+
 class TestLiftingAHold:
     @pytest.fixture(autouse=True)
     def rolled_back(self, desk: Desk) -> None:

@@ -14,6 +14,7 @@ from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.options import Options
 from ci_automation.policy.decision import Decision, reasons
 from ci_automation.policy.gates import select
+from ci_automation.policy.hold import is_held
 from ci_automation.policy.plan import PassedOver, Plan
 
 if TYPE_CHECKING:
@@ -228,4 +229,4 @@ def passed_over(selection: Selection) -> Iterator[PassedOver]:
         why = reasons(it.verdicts)
         if it.decision.is_actionable:
             why = (f"{selection.steps[-1].release.version} comes first",)
-        yield PassedOver(it.release.version, it.decision, why)
+        yield PassedOver(it.release.version, it.decision, why, is_held(it.verdicts))

@@ -16,6 +16,7 @@ from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.options import UnknownFlag
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.policy.decision import Decision
+from ci_automation.policy.hold import is_held
 from ci_automation.policy.plan import PassedOver, Plan
 from ci_automation.signing.upstream import UpstreamUnsigned
 
@@ -76,7 +77,8 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
     if nearest := next((item for item in blocked if item.step.base == base.digest), None):
         rendered.append(nearest)
         blocked.remove(nearest)
-    unmade += [PassedOver(item.step.new_version, item.step.decision, item.step.reasons) for item in blocked]
+    left = [item.step for item in blocked]
+    unmade += [PassedOver(it.new_version, it.decision, it.reasons, is_held(it.gates)) for it in left]
     return _planned(start, found, rendered, unmade)
 
 
