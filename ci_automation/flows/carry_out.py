@@ -139,7 +139,7 @@ def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
     if placed.record is not None:
         _keep_base(placed, placed.record.version, ports)  # an adoption may have ended before that
         return
-    if (last := ports.ledger(placed.channel).newest()) is None:
+    if (last := ports.ledger(placed.channel).last()) is None:
         return
     try:
         planned = plan_on(observe_past(placed.channel, last.digest, ports), ports, replace(intent, adopt=False))

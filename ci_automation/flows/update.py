@@ -134,5 +134,5 @@ def _record_of(observed: Observed, ports: Ports) -> Record | None:
     placed = place(observed, ports)
     if placed.record is None or placed.left is not None:
         return None
-    last = ports.ledger(observed.channel).newest()
+    last = ports.ledger(observed.channel).last()
     return last if last is not None and last.digest == observed.digest else None

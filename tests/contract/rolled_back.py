@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ci_automation.flows.init import init
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.ledger import Ledger
 from ci_automation.signing.trust import TrustedKeys
+from tests.contract.interference import Killed
 from tests.contract.planting import at
+from tests.fakes.registry import Asked
 from tests.fakes.world import (
     CHANNEL,
     MINOR,
@@ -61,6 +65,21 @@ def grown() -> World:
 def version_of(world: World) -> Version:
     found = Ledger(world.registry, CHANNEL, OURS).all_records(at(world))
     return found[-1].version
+
+
+def killed_after_the_move(world: World, to: str = str(PATCH)) -> None:
+    """Roll back in a process that ends right after it moved the channel."""
+    go_back = propose_rollback(CHANNEL, Wish(to), world.ports(), intent())
+    world.registry.requests.clear()
+
+    def before(_: Asked) -> None:
+        if Asked("put_manifest", str(CHANNEL)) in world.registry.requests:
+            raise Killed
+
+    world.registry.before = before
+    with pytest.raises(Killed):
+        roll_back(go_back, world.ports(), intent())
+    world.registry.before = lambda _: None
 
 
 def back(world: World, to: str = str(PATCH), **wish: object) -> Rollback:

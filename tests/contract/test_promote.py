@@ -15,10 +15,12 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor
 from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Conflict
+from ci_automation.flows.apply import apply
 from ci_automation.flows.approved import CameBack
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.accepted import SignedForOthers
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.planning.promotion import Promotion, SourceEmpty
 from ci_automation.flows.ports import NoSigner
 from ci_automation.flows.promote import (
@@ -37,7 +39,7 @@ from ci_automation.flows.update_and_ask import promote_granted
 from ci_automation.impact.assess import Impact
 from ci_automation.impact.check import Clusters, KubernetesRange
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.hold import Hold
+from ci_automation.policy.hold import Hold, is_held
 from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy
 from ci_automation.policy.promotion import Word
 from ci_automation.policy.ranges import Range
@@ -383,6 +385,28 @@ class TestInterruption:
             road.there.put_manifest(ELSEWHERE, road.there.manifest(ELSEWHERE.at_digest(refused)))
             with pytest.raises(ChannelMovedBack, match="rolled back"):
                 road.promote()
+
+    def test_what_one_held_that_was_killed_waits_whoever_moved_the_target_there_meanwhile(self) -> None:
+        road = settled(ELSEWHERE)
+        road.promote()
+
+        def die(_: int) -> None:
+            if Asked("put_manifest", str(ELSEWHERE)) in road.requests:
+                raise Killed
+
+        road.watch(die)
+        with pytest.raises(Killed):
+            go_back(road)
+        road.alone()
+        ports, wish = road.ports(road.here), intent(overlay=Tree(OVERLAY.files[:2]), policy=everything(PATCH))
+        rebuilt = make_plan(STAGING, ports, wish).plan
+        apply(rebuilt, (rebuilt.steps[0].target,), ports, wish)
+        other = channel(road, STAGING)
+        assert is_held(road.copy().promote().considered.gates)
+        copy(road.here, STAGING, road.there, ELSEWHERE, other)
+        with pytest.raises(PublishedElsewhere):
+            road.promote((other,))
+        assert not road.records(other)
 
     def test_of_two_at_once_one_wins_and_the_other_finds_it_done(self, road: Road) -> None:
         if not road.there.referrers_api:

@@ -30,7 +30,7 @@ from ci_automation.flows.publication.past import (
 )
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose_rollback, roll_back
-from ci_automation.flows.update import adopt, heal, update
+from ci_automation.flows.update import NotOurs, adopt, heal, update
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
@@ -50,7 +50,7 @@ from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
 from tests.contract.interference import Killed, interfere, names
 from tests.contract.planting import EVERY, at, delete_channel, forget_records, forget_signature, made, plant
-from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, version_of
+from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, killed_after_the_move, version_of
 from tests.fakes.registry import Asked
 from tests.fakes.world import (
     CHANNEL,
@@ -1073,17 +1073,7 @@ class TestCrashes:
 
     def test_what_one_left_behind_is_marked_by_the_next_from_where_it_led(self, world: World) -> None:
         refused = at(world)
-        go_back = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
-        world.registry.requests.clear()
-
-        def before(_: Asked) -> None:
-            if Asked("put_manifest", str(CHANNEL)) in world.registry.requests:
-                raise Killed
-
-        world.registry.before = before
-        with pytest.raises(Killed):
-            roll_back(go_back, world.ports(), intent())
-        world.registry.before = lambda _: None
+        killed_after_the_move(world)
         assert version_of(world) == PATCH
         back(world, str(OLD))
         world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(refused)))
@@ -1115,17 +1105,7 @@ class TestCrashes:
     def test_what_one_left_behind_holds_whatever_somebody_makes_of_the_channel_before_the_next_run(
         self, world: World, then: str
     ) -> None:
-        go_back = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
-        world.registry.requests.clear()
-
-        def before(_: Asked) -> None:
-            if Asked("put_manifest", str(CHANNEL)) in world.registry.requests:
-                raise Killed
-
-        world.registry.before = before
-        with pytest.raises(Killed):
-            roll_back(go_back, world.ports(), intent())
-        world.registry.before = lambda _: None
+        killed_after_the_move(world)
         if then == "deleted":
             delete_channel(world)
             with pytest.raises(StillHeld):
@@ -1141,6 +1121,33 @@ class TestCrashes:
         assert MINOR in held(world)
         scheduled(world)
         assert at(world) == there
+
+    def test_after_one_that_was_killed_nothing_is_recorded_that_only_leads_on_from_where_it_began(
+        self, world: World
+    ) -> None:
+        world.releases = MemoryReleases((*world.releases.samples, NEWER))
+
+        def before(asked: Asked) -> None:
+            if asked == Asked("put_manifest", str(CHANNEL)):
+                raise Killed
+
+        world.registry.before = before
+        with pytest.raises(Killed):
+            update(CHANNEL, world.ports(), intent())  # it signed the next patch, and moved nothing
+        world.registry.before = lambda _: None
+        killed_after_the_move(world)
+        tag = next(tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.99.5-"))
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_tag(tag)))
+        update(CHANNEL, world.ports(), intent())
+        assert not Ledger(world.registry, CHANNEL, OURS).records(at(world))
+
+    def test_after_one_that_was_killed_no_signature_is_made_anew_of_what_it_left(self, world: World) -> None:
+        refused = at(world)
+        killed_after_the_move(world)
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(refused)))
+        forget_signature(world, refused)
+        with pytest.raises(NotOurs):
+            heal(CHANNEL, world.ports(), intent())
 
     def test_what_one_that_never_moved_left_lets_an_attacker_go_nowhere_after_another(self, world: World) -> None:
         go_back = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())

@@ -148,7 +148,7 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
         before = placed = _where_source_is(before, version, promotion)
         if not placed.others:
             return Considered(promotion, observed, before, version, version)
-        record = promotion.ports.ledger(promotion.target).newest()
+        record = promotion.ports.ledger(promotion.target).last()
         before = observe_past(promotion.target, record.digest, promotion.ports) if record else None
         last = record.at if record else None
     only_layer(observed.manifest)
