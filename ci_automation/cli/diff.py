@@ -10,7 +10,7 @@ import click
 
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, print_parts, print_text, progress, width
-from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, HeadedCommand, artifact_names, known_versions, takes
 from ci_automation.cli.places import clusters, kustomize, release_ports
 from ci_automation.cli.wiring import reading, reading_files
 from ci_automation.config.model import UnknownArtifact
@@ -25,6 +25,8 @@ from ci_automation.report.markdown import to_markdown, words_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from click.shell_completion import CompletionItem
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -63,9 +65,17 @@ class NoSuchRow(UsageError):
         )
 
 
+def _sides_here(ctx: click.Context, side: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Return the names of artifacts, or the releases, that begin so, for a shell."""
+    from click.shell_completion import CompletionItem
+
+    names = [CompletionItem(name) for name in artifact_names(ctx, side, incomplete)]
+    return names or (known_versions(ctx, side, incomplete) if re.match("v[0-9]", incomplete) else [])
+
+
 @click.command("diff", cls=HeadedCommand)
-@artifact_argument("old")
-@artifact_argument("new")
+@click.argument("old", shell_complete=_sides_here)
+@click.argument("new", shell_complete=_sides_here)
 @click.option("--exit-code", is_flag=True, help="exit with 1 if anything changes, with 3 if something can break")
 @takes(*CLUSTERS, *TRUST, "components-file", "releases", "registry-config", *COMMON, markdown=True, install_flags=True)
 def diff_command(old: str, new: str, *, exit_code: bool, given: Arguments) -> int:

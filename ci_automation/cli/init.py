@@ -11,7 +11,15 @@ from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.cli.arguments import ContradictingOptions
 from ci_automation.cli.follow_up import verifying_keys
 from ci_automation.cli.output import print_aside, print_json, print_line, print_parts, print_text
-from ci_automation.cli.parameters import COMMON, IDENTITIES, SIGNING, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.parameters import (
+    COMMON,
+    IDENTITIES,
+    SIGNING,
+    HeadedCommand,
+    artifact_argument,
+    known_versions,
+    takes,
+)
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
 from ci_automation.errors import UsageError, VerificationFailed
@@ -44,7 +52,12 @@ _SIGNING = ("signing", "key", "signature-format", "accept-identity-change", "pub
 
 @click.command("init", cls=HeadedCommand)
 @artifact_argument("artifact")
-@click.option("--flux-version", metavar="VERSION", help="the release to begin with, for example v2.9.4")
+@click.option(
+    "--flux-version",
+    metavar="VERSION",
+    shell_complete=known_versions,
+    help="the release to begin with, for example v2.9.4",
+)
 @click.option("--overlay", metavar="DIR", help="the team's own files: kustomization.yaml, patches, anything")
 @click.option("--from", "source", metavar="DIR", help="a folder of `flux bootstrap`: its version, options and overlay")
 @click.option("--keep-sync", is_flag=True, help="with --from: keep gotk-sync.yaml in the overlay")

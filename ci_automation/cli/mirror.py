@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
 from ci_automation.cli.output import print_json, print_line, print_table, print_text, progress
-from ci_automation.cli.parameters import COMMON, IDENTITIES, HeadedCommand, takes
+from ci_automation.cli.parameters import COMMON, IDENTITIES, HeadedCommand, known_versions, takes
 from ci_automation.cli.places import registry, release_source, upstream
 from ci_automation.flows.mirror import ARTIFACTS, MirrorFolder, mirror, push
 from ci_automation.flows.ports import Ports
@@ -39,7 +39,13 @@ _UNVERIFIED = (
 
 @click.command("mirror", cls=HeadedCommand)
 @click.argument("places", metavar="DIR | --images TO VERSION...", nargs=-1)
-@click.option("--flux-version", metavar="VERSION", multiple=True, help="a release to take; may be repeated")
+@click.option(
+    "--flux-version",
+    metavar="VERSION",
+    shell_complete=known_versions,
+    multiple=True,
+    help="a release to take; may be repeated",
+)
 @click.option("--with-programs", is_flag=True, help="take the flux CLI for Linux too, which renders what we cannot")
 @click.option("--push", "target", metavar="oci://...", help="take nothing; push what DIR has to this repository")
 @click.option("--images", metavar="TO", help="copy the controllers' images to oci://HOST/PATH or layout:DIR")

@@ -15,6 +15,8 @@ from ci_automation.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from click.shell_completion import CompletionItem
+
 F = TypeVar("F", bound="Callable[..., Any]")
 
 # Those that several commands take together.
@@ -72,6 +74,16 @@ def artifact_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     except (Error, OSError):
         return []
     return [it.name for it in config.artifacts if it.name.startswith(incomplete)] if config else []
+
+
+def known_versions(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Return the proven releases of Flux that begin so, for a shell; no source of releases is asked."""
+    from click.shell_completion import CompletionItem
+
+    from ci_automation.flux.proof import known_releases
+
+    found = [CompletionItem(str(it)) for it in known_releases() if str(it).startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="none")]  # a shell would offer files
 
 
 artifact_argument = functools.partial(click.argument, shell_complete=artifact_names)

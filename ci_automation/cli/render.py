@@ -6,7 +6,7 @@ import click
 
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, progress
-from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
+from ci_automation.cli.parameters import COMMON, HeadedCommand, known_versions, takes
 from ci_automation.cli.places import release_ports
 from ci_automation.flows.rendering import render_release
 from ci_automation.flux.options import Options
@@ -16,7 +16,14 @@ from ci_automation.report.blocks import plain_text
 
 
 @click.command("render", cls=HeadedCommand, as_in={})
-@click.option("--flux-version", "--version", required=True, metavar="VERSION", help="the release, for example v2.9.4")
+@click.option(
+    "--flux-version",
+    "--version",
+    required=True,
+    metavar="VERSION",
+    shell_complete=known_versions,
+    help="the release, for example v2.9.4",
+)
 @takes("releases", *COMMON, install_flags=True)
 def render_command(flux_version: str, given: Arguments) -> None:
     """Print what `flux install --export` of a release prints.

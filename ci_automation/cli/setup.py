@@ -35,7 +35,7 @@ from ci_automation.flows.first_overlay import first_overlay
 from ci_automation.flows.left_to_do import TODO, left_to_do, numbered, with_boxes
 from ci_automation.flows.setup import CONFIGURATION, UnfitAnswer, setup_files, shipped_pin
 from ci_automation.flux.components import unified_diff
-from ci_automation.flux.proof import newest_known
+from ci_automation.flux.proof import known_releases
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.sync import sync_path
 
@@ -120,7 +120,7 @@ def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
     configured = {it.channel: it for it in config.artifacts} if config else {}
     answers, tags = _answered(ask, top, after, configured)
     migration, known = answers.migration, configured.get(answers.first[1])
-    newest = migration.version if migration else newest_known()
+    newest = migration.version if migration else known_releases()[-1]
     overlay = first_overlay(top, answers.overlay, migration.source.overlay if migration else None)
     components = (known.components_file if known else None) or overlay.components
     answers = replace(answers, components=components)

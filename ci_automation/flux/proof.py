@@ -112,9 +112,9 @@ def _table() -> dict[str, dict[str, str]]:
     return table
 
 
-def newest_known() -> Version:
-    """Return the newest release of Flux whose rendering is proven."""
-    return max(map(Version.parse, _table()["releases"].values()))
+def known_releases() -> tuple[Version, ...]:
+    """Return the releases of Flux whose rendering is proven, the oldest first."""
+    return tuple(sorted(map(Version.parse, _table()["releases"].values())))
 
 
 def is_known(bundle: ManifestsBundle, version: Version) -> bool:

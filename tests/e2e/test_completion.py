@@ -34,6 +34,12 @@ LINES = {
     "flux-manifests check --output ": ["text", "json"],
     "flux-manifests update --signing key": ["keyless", "key"],
     "flux-manifests completion z": ["zsh"],
+    "flux-manifests diff v2.9": ["v2.9.0", "v2.9.3", "v2.9.4"],
+    "flux-manifests diff v2.9.3 v2.9.4": ["v2.9.4"],
+    "flux-manifests diff v1.2": [],  # and no files
+    "flux-manifests init production --flux-version v2.6": ["v2.6.0", "v2.6.1", "v2.6.2", "v2.6.4"],
+    "flux-manifests render --flux-version v2.9.4": ["v2.9.4"],
+    "flux-manifests mirror releases --flux-version v2.2": ["v2.2.3"],
     "flux-manifests udpate --s": [],  # an unknown command has nothing to complete, and is no error here
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 from ci_automation.flux import proof
 from ci_automation.flux.bundle import ManifestsBundle
-from ci_automation.flux.proof import is_known, newest_known
+from ci_automation.flux.proof import is_known, known_releases
 from ci_automation.flux.version import Version
 
 if TYPE_CHECKING:
@@ -52,4 +52,4 @@ def test_the_package_has_its_table() -> None:
 def test_the_newest_release_of_the_table_is_known_by_number_and_not_by_text(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {"releases": {"a": "v2.9.4", "b": "v2.10.0", "c": "v2.8.8"}, "samples": {"d": "v2.99.4"}}
     monkeypatch.setattr(proof, "_table", lambda: table)
-    assert newest_known() == Version.parse("v2.10.0")
+    assert known_releases()[-1] == Version.parse("v2.10.0")
