@@ -215,7 +215,7 @@ def table_rows(
         tags = ", ".join((*entry.channels, *entry.version_tags))
         common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
         if not what:
-            yield "", -place, (entry.mark, *common, "", "no verified record", "", "", "", tags)
+            yield "", -place, (entry.mark, *common, "", entry.unrecorded, "", "", "", tags)
         for at, number, *said in what:
             here = tags if at == (moved or max(it[0] for it in what)) and (number or not moved) else ""
             yield format_time(at), -place, (number, *common, f"{at:%Y-%m-%d %H:%M}", *said, here)
@@ -293,5 +293,6 @@ def _to_json(entry: HistoryEntry, known: Callable[[str], str]) -> dict[str, Any]
         "origin": entry.origin,
         "channels": list(entry.channels),
         "versionTags": list(entry.version_tags),
+        "problem": entry.problem,
         **notes,
     }

@@ -12,8 +12,10 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_origin, stated_version, tagged_version
 from ci_automation.flux.version import Version
+from ci_automation.records.attached import TooManyRecords
 from ci_automation.records.ledger import notes_in
 from ci_automation.records.notes import HoldStatement, Record
+from ci_automation.registry.port import NotAnIndex
 from ci_automation.signing.verify import Unsigned, gather, verify
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
+    from ci_automation.records.attached import Said
     from ci_automation.records.ledger import N
 
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
@@ -34,8 +37,8 @@ _UNTRUSTED = ("unsigned", "another signer")
 class HistoryEntry(Struct, frozen=True):
     """One digest: its immutable tag (none if another tool published it), the other tags on it, its records and holds.
 
-    Without records its time and publisher are unknown. The number counts from the newest version of the repository,
-    trusted or not; 0 of what only other channels had.
+    Without records its time and publisher are unknown; `problem` says why they cannot be read. The number counts from
+    the newest version of the repository, trusted or not; 0 of what only other channels had.
     """
 
     digest: Digest
@@ -48,11 +51,17 @@ class HistoryEntry(Struct, frozen=True):
     holds: tuple[HoldStatement, ...] = ()
     origin: str = ""  # what its manifest says of its making, besides the version
     number: int = 0
+    problem: str = ""
 
     @property
     def mark(self) -> str:
         """Return the number as a row begins with it."""
         return f"@{self.number}" if self.number else "-"
+
+    @property
+    def unrecorded(self) -> str:
+        """Return what a row says without a record."""
+        return f"its records cannot be read: {self.problem}" if self.problem else "no verified record"
 
     @property
     def last(self) -> datetime | None:
@@ -141,7 +150,7 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
     if version is None and immutable:  # another tool made it, and an adoption gave it a tag
         version = immutable_version(immutable[0])
     others = [name for name in names if name not in immutable]
-    said = ports.ledger(reference).said(digest)
+    said, problem = _said(reference, digest, ports)
     return HistoryEntry(
         digest=digest,
         version=version,
@@ -152,7 +161,16 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
         records=notes_in(said, Record),
         holds=notes_in(said, HoldStatement),
         origin=origin,
+        problem=problem,
     )
+
+
+def _said(reference: Reference, digest: Digest, ports: Ports) -> tuple[tuple[Said, ...], str]:
+    """Return the signed statements about a digest; where an attacker hides them, none, and how."""
+    try:
+        return ports.ledger(reference).said(digest), ""
+    except (TooManyRecords, NotAnIndex) as error:
+        return (), str(error)
 
 
 def _signed(reference: Reference, digest: Digest, ports: Ports) -> str:

@@ -7,6 +7,7 @@ knows what a crash left over. Tags that are not ours are never touched, nor is a
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -17,7 +18,8 @@ from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
-from ci_automation.registry.port import NotFound
+from ci_automation.records.attached import TooManyRecords
+from ci_automation.registry.port import NotAnIndex, NotFound
 from ci_automation.signing.legacy import is_signature
 from ci_automation.signing.verify import verify
 
@@ -199,16 +201,17 @@ def _leftovers(repository: Reference, tags: Mapping[str, Digest], ports: Ports, 
 
 def _was_ours(repository: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> bool:
     """Return whether what is left of a digest shows that it was ours, or nothing is left but an empty list."""
-    try:
+    with suppress(VerificationFailed):
         verify(ports.registry, repository, digest, trusted)
-    except VerificationFailed:
+        return True
+    with suppress(TooManyRecords, NotAnIndex):
         if ports.ledger(repository).all_records(digest):
             return True
         signature = ports.registry.resolve(_attached(repository, digest, ".sig"))
         listed = ports.registry.referrers(repository, digest)
         gone = (ports.registry.resolve(repository.at_digest(each.digest)) is None for each in listed)
         return signature is None and all(gone)
-    return True
+    return False
 
 
 def _attached(repository: Reference, digest: Digest, suffix: str = "") -> Reference:
@@ -260,9 +263,10 @@ class _Deletion(Struct, frozen=True):
     def delete_attached(self, digest: Digest) -> Iterator[Deleted]:
         """Delete what speaks for a digest that is gone: what refers to it, the list of that, its signature last."""
         registry = self.ports.registry
-        for each in registry.referrers(self.repository, digest):
-            if _refers_to(self.repository, each.digest, digest, self.ports):
-                yield self.delete(each.digest, "referrer")
+        with suppress(NotAnIndex):  # what is there instead is of others, and stays
+            for each in registry.referrers(self.repository, digest):
+                if _refers_to(self.repository, each.digest, digest, self.ports):
+                    yield self.delete(each.digest, "referrer")
         for suffix, what in (("", "list of referrers"), (".sig", "signature")):
             at = _attached(self.repository, digest, suffix)
             if (named := _list_or_signature(at, registry)) is not None:

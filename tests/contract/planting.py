@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, OCI_MANIFEST, Descriptor, Manifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
 from ci_automation.policy.model import BUMPS, Action, Policy
+from ci_automation.records.attached import MAX_STATEMENTS
+from ci_automation.records.notes import Record
+from ci_automation.registry.contents import referrers_tag
 from tests.fakes.world import (
     CHANNEL,
     OVERLAY,
@@ -38,6 +41,26 @@ def forget_records(world: World, digest: Digest) -> None:
 def delete_channel(world: World) -> None:
     """Let the channel's tag vanish."""
     del world.registry.repositories[str(CHANNEL.repository)].tags[str(CHANNEL.tag)]
+
+
+def attach_junk(world: World, digest: Digest, number: int = MAX_STATEMENTS + 1) -> None:
+    """Let somebody attach more to a digest than a run reads, each as a record."""
+    world.registry.put_blob(CHANNEL, CONFIG_BLOB)
+    for each in range(number):
+        layer = f"junk {each}".encode()
+        world.registry.put_blob(CHANNEL, layer)
+        junk = Manifest.build(
+            Descriptor.of(FLUX_CONFIG, CONFIG_BLOB),
+            (Descriptor.of("text/plain", layer),),
+            artifact_type=Record.media_type,
+            subject=Descriptor(OCI_MANIFEST, digest, 2),
+        )
+        world.registry.put_referrer(CHANNEL, junk)
+
+
+def put_in_place_of_the_list(world: World, digest: Digest) -> None:
+    """Let somebody put an artifact where the list of what refers to a digest has to be."""
+    world.registry.put_manifest(referrers_tag(CHANNEL, digest), world.registry.manifest(CHANNEL))
 
 
 def at(world: World) -> Digest:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, OCI_INDEX, Descriptor, Manifest
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.apply import apply
 from ci_automation.flows.history import history
@@ -353,6 +353,15 @@ class TestAdoption:
         outcome = update(CHANNEL, world.ports(), intent(adopt=True, policy=EVERY))
         assert (outcome.healed, outcome.trust, at(world)) == (True, "adopted", planted)
         assert update(CHANNEL, world.ports(), intent(policy=EVERY)).trust == "verified"
+
+    def test_of_what_nobody_signed_is_shown_whatever_else_is_in_the_repository(self) -> None:
+        world = World()
+        planted = self.other(world)
+        raw = b'{"schemaVersion":2,"mediaType":"%s","manifests":[]}' % OCI_INDEX.encode()
+        repository, index = world.registry.repositories[str(CHANNEL.repository)], Digest.of(raw)
+        repository.manifests[index] = raw
+        repository.tags[f"v9.9.9-{index.short}"] = index
+        assert self.shown(world).digest == planted
 
     def test_nobody_answers_unasked(self, world: World) -> None:
         self.other(world)

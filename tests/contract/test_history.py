@@ -26,13 +26,16 @@ from ci_automation.flows.update import update
 from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.attached import channel_name, known_as
 from ci_automation.registry import open_registry
-from tests.contract.planting import at, forget_records
+from tests.contract.planting import at, attach_junk, forget_records, put_in_place_of_the_list
 from tests.contract.publishing import publish_text
 from tests.contract.rolled_back import AUTO, Found, back, grown
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flux.version import Version
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +66,29 @@ def test_what_no_record_tells_comes_last_by_version() -> None:
     found = history(CHANNEL, world.ports())
     assert [entry.version for entry in found.entries] == [OLD, MINOR, PATCH]
     assert [entry.last is None for entry in found.entries] == [False, True, True]
+
+
+@pytest.mark.parametrize("api", [True, False], ids=["too many records", "no list of them"])
+def test_of_what_hides_records_a_row_says_so_and_the_other_rows_are_there(*, api: bool) -> None:
+    world = grown()
+    if api:
+        attach_junk(world, digest_of(world, OLD))
+        reason = "has 66 publication records, more than the limit of 64"
+    else:
+        world.registry.referrers_api = False
+        put_in_place_of_the_list(world, digest_of(world, OLD))
+        reason = "should be the index of the digest's referrers"
+    entries = history(CHANNEL, world.ports()).entries
+    assert {entry.version for entry in entries} == {OLD, PATCH, MINOR}
+    (hidden,) = (entry for entry in entries if entry.problem)
+    said = next(cells[6] for _, _, cells in table_rows((hidden,), CHANNEL.repository))
+    assert hidden.version == OLD
+    assert said.startswith("its records cannot be read: ")
+    assert reason in said
+
+
+def digest_of(world: World, version: Version) -> Digest:
+    return next(it.digest for it in history(CHANNEL, world.ports()).entries if it.version == version)
 
 
 def test_a_channel_of_several_has_its_own_moves_only(

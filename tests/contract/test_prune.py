@@ -25,6 +25,7 @@ from ci_automation.policy.retention import Window
 from ci_automation.records.ledger import Ledger
 from ci_automation.records.notes import HoldStatement
 from ci_automation.registry import open_registry
+from ci_automation.registry.contents import referrers_tag
 from ci_automation.registry.port import DeletionRefused
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import verify
@@ -285,6 +286,18 @@ class TestWhatStays:
         list(prune(look(world), world.ports()))
         assert world.registry.resolve(CHANNEL.at_digest(old)) is None
         assert held in repository.manifests
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["of what is gone", "of a digest that never was"])
+def test_what_is_planted_in_the_place_of_a_list_keeps_nothing_else_from_going(*, known: bool) -> None:
+    world = grown(api=False)
+    (_, gone), (_, old) = (immutable(world, version) for version in ("v2.98.8", "v2.98.5"))
+    world.registry.delete_manifest(CHANNEL.at_digest(gone))
+    planted = referrers_tag(CHANNEL, gone if known else Digest.of(b"nothing"))
+    world.registry.put_manifest(planted, world.registry.manifest(CHANNEL))
+    list(prune(look(world), world.ports()))
+    assert world.registry.resolve(CHANNEL.at_digest(old)) is None
+    assert world.registry.resolve(planted) == world.registry.resolve(CHANNEL)
 
 
 def test_without_anybody_to_trust_nothing_is_ours(world: World) -> None:

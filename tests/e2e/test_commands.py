@@ -502,6 +502,7 @@ class TestJson:
                 "origin": "",
                 "channels": ["production"],
                 "versionTags": [],
+                "problem": "",
                 "holds": [],
                 "rows": [1],
             }

@@ -148,15 +148,15 @@ def _last_signed(observed: Observed, ports: Ports) -> tuple[Manifest | None, Tre
     channel, trusted = observed.channel, ports.trusted
     if trusted is None:
         return None, Tree(())
-    last = ports.ledger(channel).newest()
+    last = ports.ledger(channel).last()
     first = (channel.at_digest(last.digest),) if last else ()
     for reference in (*first, *immutable_references(channel, ports)):
-        manifest = ports.registry.manifest(reference)
-        if manifest.digest == observed.digest:
-            continue
         try:
+            manifest = ports.registry.manifest(reference)
             verify(ports.registry, channel, manifest.digest, trusted)
         except VerificationFailed:
+            continue
+        if manifest.digest == observed.digest:
             continue
         return manifest, read_tree(Observed(reference, manifest, Trust.VERIFIED, None), ports)
     return None, Tree(())
