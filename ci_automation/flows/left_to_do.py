@@ -6,6 +6,7 @@ import re
 from itertools import count
 from typing import TYPE_CHECKING
 
+from ci_automation.flows.left_to_follow import left_to_follow, left_to_verify
 from ci_automation.flows.left_to_migrate import left_before_commit, left_for_clusters
 from ci_automation.flows.setup import CONFIGURATION, ENVIRONMENT, PUBLIC_KEY
 
@@ -20,6 +21,7 @@ TODO = ".github/flux-manifests.todo.md"
 _GHCR = "oci://ghcr.io/"
 _TOKEN = "https://github.com/settings/tokens/new?scopes=read:packages"  # noqa: S105  # the page that makes one
 _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
+_EACH = ": each follows one channel, since the objects of all have the same names"
 _TICKED = re.compile(r"^- \[[xX]\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
 _LOOK = "Look for what is missing, in this clone: `GITHUB_TOKEN=$(gh auth token) flux-manifests doctor`"
 _HEAD = f"""\
@@ -45,6 +47,7 @@ def left_to_do(
     clusters that `flux bootstrap` set up. `declined` are the files that the person left alone.
     """
     at = f"{answers.place.server}/{answers.place.repository}"
+    there = {name: it for name, it in answers.channels.items() if _is_there(it, tags[name])}
     sections: dict[str, Iterable[str]] = {
         "First: which channels exist": _asked(answers, tags),
         "The action, once for your organisation": _action(answers, pin),
@@ -52,7 +55,12 @@ def left_to_do(
         f"Settings of {answers.place.repository}": _settings(answers, at),
         "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml", tags, newest),
         "The package, which is private at first": _pulled(answers),
-        **(left_for_clusters(answers, migration) if migration else {"Clusters": _followed(answers)}),
+        "Clusters that follow a channel now": left_to_verify(answers, there),
+        **(
+            left_for_clusters(answers, migration)
+            if migration
+            else {f"Clusters{_EACH if answers.waves else ''}": left_to_follow(answers)}
+        ),
         "At last": [_LOOK],
     }
     return {title: steps for title, found in sections.items() if (steps := [*found])}
@@ -229,15 +237,3 @@ def _pulled(answers: Answers) -> Iterator[str]:
         f"Private, in each cluster: `kubectl -n flux-system create secret docker-registry {_PULL} "
         "--docker-server=ghcr.io --docker-username=USER --docker-password=TOKEN`"
     )
-
-
-def _followed(answers: Answers) -> Iterator[str]:
-    """Yield how clusters come to follow their channels."""
-    yield f"A cluster without Flux gets it first: {answers.docs}/guides/clusters.md#the-first-installation"
-    yield (
-        "To a cluster that follows the channel already, add the `verify` block alone: a second Kustomization over the "
-        "same objects would fight with its own."
-    )
-    for name in answers.channels:
-        alone = "; of no other channel, whose objects have the same names" if answers.waves else ""
-        yield f"In each other cluster of {name}, one first: `kubectl apply -f {answers.objects}/{name}`{alone}."

@@ -88,6 +88,13 @@ def shipped_pin(template: Callable[[str], str]) -> str:
     return str(_USED.findall(template("flux.yaml"))[0][1])
 
 
+def cluster_trust(answers: Answers) -> ByKey | ByIdentity:
+    """Return who signs, as clusters verify it."""
+    if answers.keyless:
+        return ByIdentity(((f"^{re.escape(ISSUER)}$", answers.place.pattern(answers.signers)),))
+    return ByKey("flux-manifests-keys", ())
+
+
 def _shipped(answers: Answers, config: Config) -> dict[str, str]:
     """Return which of the shipped workflows become which files.
 
@@ -231,14 +238,9 @@ def _entry(name: str, answers: Answers) -> list[str]:
 
 
 def _objects(answers: Answers, artifact: ArtifactConfig, version: Version, path: str) -> str:
-    verify: ByKey | ByIdentity
-    if answers.keyless:
-        verify = ByIdentity(((f"^{re.escape(ISSUER)}$", answers.place.pattern(answers.signers)),))
-    else:
-        verify = ByKey("flux-manifests-keys", ())
     known = answers.migration.oldest(artifact.name) if answers.migration else version
     home, settings = answers.flags.get("namespace", "flux-system"), artifact.sync or SyncSettings()
-    sync = Sync(artifact.channel, known, home, path, verify, settings)
+    sync = Sync(artifact.channel, known, home, path, cluster_trust(answers), settings)
     told = f"# For clusters that follow {artifact.name}: kubectl apply -f {answers.objects}/{artifact.name}\n"
     if answers.waves:
         told += "# Each cluster applies one of these folders: the objects of all channels have the same names.\n"

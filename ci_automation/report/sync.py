@@ -124,7 +124,7 @@ class Sync(Struct, frozen=True):
         Raises:
             NoSingleIdentity: the identities cannot be said in one entry.
         """
-        want, fleet, verify = self.settings, self.settings.fleet, self._verify()
+        want, fleet, verify = self.settings, self.settings.fleet, verify_block(self.verify)
         own = self._pair(want.name, self.channel, self.path, want.source, want.kustomization)
         own[0]["spec"]["verify"] = verify
         if fleet is None:
@@ -162,15 +162,6 @@ class Sync(Struct, frozen=True):
         """
         advice = self._advice(shlex.join(keys or ("cosign.pub",)))
         return "".join(f"# {line}\n" for line in advice) + as_yaml(self.objects())
-
-    def _verify(self) -> dict[str, Any]:
-        verify = self.verify
-        if isinstance(verify, ByKey):
-            return {"provider": "cosign", "secretRef": {"name": verify.secret}}
-        patterns = verify.patterns if verify.apart else (one_entry(verify.patterns),)
-        root = {} if verify.root_secret is None else {"trustedRootSecretRef": {"name": verify.root_secret}}
-        entries = [{"issuer": issuer, "subject": subject} for issuer, subject in patterns]
-        return {"provider": "cosign", "matchOIDCIdentity": entries, **root}
 
     def needs(self) -> tuple[NeededSecret, ...]:
         """Return the Secrets that have to be made by hand, without the one that verifies.
@@ -219,6 +210,20 @@ class Sync(Struct, frozen=True):
 
 def _object(version: str, kind: str, metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def verify_block(verify: ByKey | ByIdentity) -> dict[str, Any]:
+    """Return the field `verify` of an OCIRepository.
+
+    Raises:
+        NoSingleIdentity: the identities cannot be said in one entry.
+    """
+    if isinstance(verify, ByKey):
+        return {"provider": "cosign", "secretRef": {"name": verify.secret}}
+    patterns = verify.patterns if verify.apart else (one_entry(verify.patterns),)
+    root = {} if verify.root_secret is None else {"trustedRootSecretRef": {"name": verify.root_secret}}
+    entries = [{"issuer": issuer, "subject": subject} for issuer, subject in patterns]
+    return {"provider": "cosign", "matchOIDCIdentity": entries, **root}
 
 
 def is_duration(text: str) -> bool:

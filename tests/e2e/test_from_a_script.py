@@ -99,5 +99,6 @@ def test_its_configuration_is_what_setup_writes_with_a_pause(desk: Desk, monkeyp
     assert written == yaml.safe_load(blocks("yaml")[0])
     assert "command adopt, artifact production. A reviewer approves the run." in told
     assert "the role Write" in told
+    assert "kubectl -n NAMESPACE patch ocirepository NAME --type merge" in told.partition("command adopt, ")[2]
     desk.write(CONFIG, blocks("yaml")[0])
     desk.ok("config", "validate")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 from functools import cache
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
+import yaml
 
 from ci_automation.cli import COMMANDS, cli
 from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, packed
@@ -62,6 +64,7 @@ PRINTED = {
         "flows/left_to_do.py",
         "pull",
     ): "tests/e2e/test_printed.py::test_what_brings_the_own_files_of_a_channel_into_git",
+    ("flows/left_to_follow.py", "public-key"): "tests/e2e/test_printed.py::test_what_lets_clusters_verify",
     (
         "flows/left_to_migrate.py",
         "render",
@@ -237,6 +240,28 @@ def test_what_brings_the_own_files_of_a_channel_into_git(desk: Desk, monkeypatch
     (command,) = re.findall(r"`flux-manifests (pull .*?)`", desk.ok("setup", channel, *place).out)
     desk.ok(*shlex.split(command.replace(channel, CHANNEL)), *TRUSTED)
     assert desk.files("FOLDER")["kustomization.yaml"] == desk.files("before")["kustomization.yaml"]
+
+
+@pytest.mark.parametrize("signing", ["key", "keyless"])
+def test_what_lets_clusters_verify(desk: Desk, monkeypatch: pytest.MonkeyPatch, signing: str) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("production",))
+    place = ("--repository", "acme/fleet", "--branch", "main", "--action", "acme/ci-automation", "--signing", signing)
+    told = desk.ok("setup", "oci://ghcr.io/acme/flux-manifests:production", *place).out
+    followed = told.partition("Clusters that follow a channel now\n")[2].partition("\nClusters\n")[0]
+    source, _ = yaml.safe_load_all(desk.read("flux-manifests/production/sync.yaml"))
+    *made, patch, waited = re.findall(r"^    (.*)$", followed.replace("NAMESPACE", "flux-system"), re.MULTILINE)
+    if signing == "key":
+        (command,) = (it.partition(" | ")[0].removeprefix("flux-manifests ") for it in made)
+        secret = yaml.safe_load(desk.ok(*shlex.split(command)).out)
+        assert secret["metadata"]["name"] == source["spec"]["verify"]["secretRef"]["name"]
+    *words, block = shlex.split(patch)
+    assert " ".join(words) == "kubectl -n flux-system patch ocirepository NAME --type merge --patch"
+    assert json.loads(block) == {"spec": {"verify": source["spec"]["verify"]}}
+    assert waited.startswith("kubectl -n flux-system wait ocirepository NAME --for=condition=SourceVerified ")
+    assert told.index(": command adopt, artifact production") < told.index(block)
+    assert ("flux-manifests public-key " in told.partition("\nClusters\n")[2]) is (
+        signing == "key"
+    )  # other clusters need it too
 
 
 def test_what_an_adoption_of_edits_leaves_to_do(desk: Desk) -> None:
