@@ -248,25 +248,21 @@ def _report(failure: Failure, *, as_json: bool) -> None:
     """Print one failure: for people on standard error, and for programs as JSON on standard output."""
     import shutil
 
-    from ci_automation.report.blocks import MarkedLine, plain_text  # only for errors
+    from ci_automation.cli.output import error_text  # only for errors
+    from ci_automation.report.blocks import plain_text
 
-    message, hint = plain_text(failure.message), plain_text(failure.hint)
     try:
         if as_json:
-            value = {"code": failure.code, "message": message, "hint": hint, "exitCode": failure.exit_code}
+            told = {"message": plain_text(failure.message), "hint": plain_text(failure.hint)}
+            value = {"code": failure.code, **told, "exitCode": failure.exit_code}
             click.echo(json.dumps({"schema": "flux-manifests.error/v1", "error": value}, ensure_ascii=False))
         sys.stdout.flush()
     except OSError:  # Python tries once more at exit, and would complain
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
-    told = (f"error: {message}", f"  hint: {hint}   (exit {failure.exit_code}, code {failure.code})")
-    # A message with a difference has lines to copy.
-    parts = (MarkedLine(line, to_copy="\n" in it) for it in told for line in it.split("\n"))
-    text = "\n".join(line for part in parts for line in part.lines(columns))
-    head = click.style("error:", fg="red", bold=True)
     clear = "\r\x1b[K" if columns else ""  # of a line of progress
-    click.echo(clear + head + text.removeprefix("error:"), err=True, color=coloured(os.environ))
+    click.echo(clear + error_text(failure, columns), err=True, color=coloured(os.environ))
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ci_automation.cli import failure_of
 from ci_automation.report.blocks import MarkedLine, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ci_automation.cli import Failure
     from ci_automation.cli.arguments import Arguments
     from ci_automation.errors import Error
     from ci_automation.report.adoption import Adoption
@@ -129,11 +131,23 @@ def print_text(text: str) -> None:
     click.echo(plain_text(text))
 
 
+def error_text(failure: Failure, columns: int | None) -> str:
+    """Return an error for people, folded to `columns`."""
+    told = (
+        f"error: {plain_text(failure.message)}",
+        f"  hint: {plain_text(failure.hint)}   (exit {failure.exit_code}, code {failure.code})",
+    )
+    # A message with a difference has lines to copy.
+    parts = (MarkedLine(line, to_copy="\n" in it) for it in told for line in it.split("\n"))
+    text = "\n".join(line for part in parts for line in part.lines(columns))
+    return click.style("error:", fg="red", bold=True) + text.removeprefix("error:")
+
+
 def print_error(error: Error, name: str = "") -> None:
     """Print the error of one of several artifacts beside the results of the others."""
+    failure = failure_of(error, verbose=False)
     done_with_progress()
-    click.echo(f"{click.style('error:', fg='red')} {plain_text(f'{name}: ' if name else '')}{plain_text(str(error))}")
-    print_text(f"  hint: {plain_text(error.hint)}   (exit {error.exit_code}, code {error.code})")
+    click.echo(error_text(failure._replace(message=f"{name}: {error}") if name else failure, width()))
 
 
 def error_json(error: Error) -> dict[str, str]:

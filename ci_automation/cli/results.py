@@ -180,7 +180,7 @@ def _print_result(
         if several and is_new:
             words = f"nothing yet; `init {name}` publishes its first artifact"
             print_parts((MarkedLine(f"{name} ({result.target.channel}): {words}", "waiting"),))
-            print_text(f"  {outcome}\n  hint: {outcome.hint}   (exit {outcome.exit_code}, code {outcome.code})")
+            print_line(f"  {outcome}\n  hint: {outcome.hint}   (exit {outcome.exit_code}, code {outcome.code})")
             return
         if several:
             print_parts((MarkedLine(f"{name} ({result.target.channel}): failed", "refused"),))

@@ -9,8 +9,9 @@ import click
 import pytest
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import InvalidReference
 from ci_automation.cli import coloured, run
-from ci_automation.cli.output import print_json, print_parts, print_table, print_text
+from ci_automation.cli.output import print_error, print_json, print_parts, print_table, print_text
 from ci_automation.cli.verify import derivation_lines
 from ci_automation.flows.verify import Derivation
 from ci_automation.report.blocks import MarkedLine, Table
@@ -92,7 +93,7 @@ def test_on_a_terminal_an_error_is_folded_between_words_and_elsewhere_it_is_not(
         monkeypatch.setattr(sys.stderr, "isatty", lambda columns=columns: columns is not None)
         monkeypatch.setenv("COLUMNS", str(columns or 60))
         assert run(["diff", "nothing", "v2.9.4"]) == 2
-        told[columns] = click.unstyle(capsys.readouterr().err).replace("\r\x1b[K", "").splitlines()
+        told[columns] = click.unstyle(capsys.readouterr().err).replace("\r", "").splitlines()
     assert [line.split()[0] for line in told[None]] == ["error:", "hint:"]
     assert max(map(len, told[60])) <= 60 < max(map(len, told[None]))
     assert " ".join(" ".join(told[60]).split()) == " ".join(" ".join(told[None]).split())
@@ -148,3 +149,20 @@ def test_no_json_controls_a_terminal_and_it_says_the_same(capsys: pytest.Capture
     assert json.loads(told) == value
     assert "grün 🚀" in told
     assert all(sign.isprintable() for sign in told.replace("\n", ""))
+
+
+def test_an_error_beside_other_results_is_folded_as_one_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert run(["check", "https://ghcr.io/acme/flux-manifests:production"]) == 2
+    alone = click.unstyle(capsys.readouterr().err).replace("\r", "").splitlines()
+    print_error(InvalidReference("https://ghcr.io/acme/flux-manifests:production", "x" * 60), "production")
+    beside = click.unstyle(capsys.readouterr().out).splitlines()
+    for lines in (alone, beside):
+        assert max(map(len, lines)) <= 80
+        assert lines[0].startswith("error: ")
+        assert lines[-1].endswith("invalid-reference)")
+    assert beside[0].startswith("error: production: ")
