@@ -77,7 +77,8 @@ class Proven(Struct, frozen=True):
     """Merged requests that approved the content, the oldest first, with everyone whose word counted."""
 
     requests: tuple[CountedRequest, ...]
-    at: datetime  # of the last merge
+    since: datetime  # of the first merge
+    at: datetime  # of the last one
 
 
 def way_back(
@@ -139,7 +140,8 @@ def judge_content(way: Way, case: ContentCase) -> Proven | Unproven:
             return Unproven(tuple(reasons))
         many = f"{len(way.merges)} merges changed the content, and a run judges at most {MOST_REQUESTS}"
         return Unproven((*reasons, many))
-    return Proven(requests, max(update.at for update in way.updates))
+    moments = [update.at for update in way.updates]
+    return Proven(requests, min(moments), max(moments))
 
 
 def _named(update: BranchUpdate) -> str:

@@ -17,6 +17,7 @@ from ci_automation.records.notes import Approval
 from ci_automation.report.request_marks import MarkState, find_marks, place_digest
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from ci_automation.approval.counting import People
@@ -152,12 +153,14 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
     opened = snapshot.open_pull
     if opened and not is_silent(opened, request.artifact, snapshot.viewer):
         return f"was merged before pull request {opened.number} was opened, which asks again"
-    later = declined_after(pull.number, request, snapshot)
+    later = declined_since(pull.number, pull.merged_at, request, snapshot)
     return f"was merged before {later}" if later else ""
 
 
-def declined_after(number: int, request: ApprovalRequest, snapshot: PullSnapshot, *, any_digests: bool = False) -> str:
-    """Return which request with a higher number asked for the same digests, and that it was closed or sent elsewhere.
+def declined_since(
+    number: int, at: datetime | None, request: ApprovalRequest, snapshot: PullSnapshot, *, any_digests: bool = False
+) -> str:
+    """Return which request asked for the same digests since a merge, and that it was closed or sent elsewhere.
 
     That may be a no, also if this program closed it in the end: people can reopen what a person closed. If so many came
     later that older ones are out of sight, one of these may be. With `any_digests`, one that this program did not
@@ -167,7 +170,7 @@ def declined_after(number: int, request: ApprovalRequest, snapshot: PullSnapshot
     same = request.base, request.target, here
     ended = tuple(it for it in snapshot.own_pulls if it.state is PullState.CLOSED)
     for listed in (snapshot.strayed, ended):
-        later = [it for it in listed if it.number > number]
+        later = [it for it in listed if it.asks_since(number, at)]
         for it in later:
             marks = find_marks(it.body)
             again = any((mark.base, mark.target, mark.of) == same for mark in marks)

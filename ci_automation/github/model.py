@@ -91,6 +91,13 @@ class PullRequest(Struct, frozen=True):
         """Return whether this account wrote the body last."""
         return self.writer is not None and self.writer.login.casefold() == actor.login.casefold()
 
+    def asks_since(self, number: int, at: datetime | None) -> bool:
+        """Return whether it asks, or asked, since a moment at which `number` was merged: opened, or written, later.
+
+        A run writes what it asks now into the request that is open, which people may have opened again.
+        """
+        return self.number > number or (self.edited_at is not None and at is not None and self.edited_at > at)
+
     def is_opened_by(self, actor: Actor) -> bool:
         """Return whether this account opened it, from a branch of the repository."""
         author = None if self.cross_repository else self.author

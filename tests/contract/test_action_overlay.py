@@ -218,6 +218,69 @@ def test_a_no_to_content_is_not_undone_by_a_patch_in_between(scene: Scene, known
     assert newest(scene).content != content
 
 
+def merged_with_a_hazard(scene: Scene, known: list[Hazard]) -> None:
+    """Let a merge bring content that a run asks about anew, as something may break."""
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
+    checkout(scene)
+    scene.run()
+
+
+def before_another_merge(scene: Scene, known: list[Hazard]) -> None:
+    """Say no, and let a request follow whose page shows another file alone."""
+    merged_with_a_hazard(scene, known)
+    scene.fleet.close(scene.fleet.pulls[-1].number, "ada")
+    scene.fleet.merge(by_request(scene, patch("3Gi"), "other.yaml"), "ben")
+
+
+def after_another_merge(scene: Scene, known: list[Hazard]) -> None:
+    """Say no to the sum of two merges, on the page that asked about the first of them."""
+    merged_with_a_hazard(scene, known)
+    asked = scene.fleet.pulls[-1]
+    scene.fleet.merge(by_request(scene, patch("3Gi")), "ben")
+    checkout(scene)
+    scene.run()
+    assert "3Gi" in asked.body
+    scene.fleet.close(asked.number, "ada")
+
+
+def in_an_older_request(scene: Scene, known: list[Hazard]) -> None:
+    """Say no on the page of a request that was closed before the merge, and opened again after it."""
+    pushed(scene)
+    checkout(scene)
+    scene.run()
+    asked = scene.fleet.pulls[-1]
+    scene.fleet.close(asked.number, "ada")
+    scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
+    scene.fleet.merge(by_request(scene, patch("3Gi")), "ben")
+    scene.fleet.reopen(asked.number, "ben")
+    known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
+    later(scene)
+    checkout(scene)
+    scene.run()
+    assert "3Gi" in asked.body
+    scene.fleet.close(asked.number, "ada")
+
+
+@pytest.mark.parametrize("say_no", [before_another_merge, after_another_merge, in_an_older_request])
+def test_no_merge_beside_it_undoes_a_no_to_content(
+    scene: Scene, known: list[Hazard], say_no: Callable[[Scene, list[Hazard]], None]
+) -> None:
+    before = first_content(scene)
+    say_no(scene, known)
+    known.clear()
+    later(scene)
+    checkout(scene)
+    for _ in range(2):
+        ran = scene.run()
+        assert (ran.outputs["pending-decision"], scene.channel) == ("approval", before), ran
+        assert "the merges came before pull request" in ran.outputs["pending-reasons"]
+    scene.fleet.delete_branch(CONTENT_BRANCH, "ada")  # which lets it be asked for again
+    scene.run()
+    merge(scene, scene.fleet.pulls[-1].number)
+    assert scene.run().outputs["changed"] == "true"
+
+
 @pytest.mark.parametrize("hidden", [0, 6])
 def test_a_rejection_of_the_digest_is_not_overruled_by_the_merge_before(
     scene: Scene, known: list[Hazard], hidden: int

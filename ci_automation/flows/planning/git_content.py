@@ -28,7 +28,7 @@ from ci_automation.approval.content import (
     way_back,
 )
 from ci_automation.approval.counting import People
-from ci_automation.approval.judge import declined_after
+from ci_automation.approval.judge import declined_since
 from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
@@ -223,15 +223,19 @@ class GitContent:
         return self._judged(way, case, base, trees, depths=_DEPTHS[:1] if asks else _DEPTHS)
 
     def _declined(self, found: Proven, placed: Placed, base: Base, target: Digest) -> str:
-        """Return which request for content, of whatever digests, got no yes behind the merges, or nothing."""
+        """Return which request for content, of whatever digests, got no yes behind the first merge, or nothing.
+
+        A later merge that approves more, beside what a person said no to, does not bring that along.
+        """
         request = ApprovalRequest(placed.channel, base.version, base.digest, target, RequestKind.CONTENT)
         branch = branch_name(self._place.artifact.name, f"{RequestKind.CONTENT}-")
         if (snapshot := self._history.seen(branch)) is None:
-            return self._rejected(found.at)
-        last = max(int(it.url.rpartition("/")[2]) for it in found.requests)
-        if (again := snapshot.open_pull) and again.number > last:  # people can reopen what a person closed
+            return self._rejected(found.since)
+        first = min(int(it.url.rpartition("/")[2]) for it in found.requests)
+        again = snapshot.open_pull
+        if again and again.asks_since(first, found.since):  # people can reopen what a person closed
             return f"pull request {again.number} asked again, and that one is open"
-        return declined_after(last, request, snapshot, any_digests=True)
+        return declined_since(first, found.since, request, snapshot, any_digests=True)
 
     def _judged(
         self, way: Way, case: ContentCase, base: Base, trees: Mapping[str, Tree], depths: Iterable[Sequence[str]]

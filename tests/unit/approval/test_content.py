@@ -103,7 +103,7 @@ def settings(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_merge_by_another_person_approves_what_its_page_showed() -> None:
-    assert judged() == Proven((CountedRequest(URL, (CountedPerson("bob"),)),), at(10))
+    assert judged() == Proven((CountedRequest(URL, (CountedPerson("bob"),)),), at(10), at(10))
 
 
 PUSH_BEFORE = (update(MAIN, HEAD, minutes=11), update(START, MAIN, PUSH, 10))
