@@ -11,7 +11,7 @@ from ci_automation.report.blocks import Detail, MarkedLine, Strong
 from ci_automation.report.changes import sections, verdicts
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, inline, link, to_markdown
-from ci_automation.report.text import WORDS, main_reasons, step_title, steps_table, what_comes
+from ci_automation.report.text import WORDS, approvals, main_reasons, step_title, steps_table, what_comes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -112,10 +112,9 @@ def _to_approve(account: Account) -> Iterator[str]:
     pending = account.pending
     if pending is None or pending.decision is not Decision.APPROVAL:
         return
-    approvals: list[str] = []
-    for step in (it for it in account.waiting if it.decision is Decision.APPROVAL):
-        approvals.append(f"--approve {step.target}")
-        how = f"give the plan of this run to {code('apply')} with {code(' '.join(approvals))}"
+    for step, digests in approvals(account.waiting):
+        approved = " ".join(f"--approve {digest}" for digest in digests)
+        how = f"give the plan of this run to {code('apply')} with {code(approved)}"
         if account.approval_urls:
             how = f"wait: the run asks once {pending.new_version} is published"
         if url := account.approval_urls.get(step.target):

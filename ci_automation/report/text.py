@@ -222,21 +222,36 @@ def approval_commands(
     applying: Sequence[str],
     plan_file: str | None = None,
 ) -> str:
-    """Return the commands that approve the waiting steps, each with those before it, or nothing where none waits.
+    """Return the commands that approve the waiting steps, each with those below it, or nothing where none waits.
 
     `artifact` is a name or an address. `planning` and `applying` are the options to repeat; a shell takes the lines as
     they are. With a `plan_file` the plan is made already.
     """
     make = ("flux-manifests", "plan", artifact, "--out", "plan.json", *planning)
-    lines: list[str] = []
-    approved: list[str] = []
-    for step in (it for it in waiting if it.decision is Decision.APPROVAL):
-        approved += ("--approve", str(step.target))
-        before = [f"To approve {step.new_version} too, instead of the last line:"] if lines else []
-        before += [] if plan_file or lines else [shlex.join(make)]
-        do = ("flux-manifests", "apply", plan_file or "plan.json", *approved, *applying)
-        lines += [*before, shlex.join(do)]
-    return "\n".join(lines)
+    lines: list[str] = [] if plan_file else [shlex.join(make)]
+    last: tuple[Digest, ...] = ()
+    for step, digests in approvals(waiting):
+        if last and last[-1] in digests:
+            lines.append(f"To approve {step.new_version} too, instead of the last line:")
+        elif last:
+            lines.append(f"Or approve {step.new_version} instead of that (the next run asks for the other one again):")
+        approved = (part for digest in digests for part in ("--approve", str(digest)))
+        lines.append(shlex.join(("flux-manifests", "apply", plan_file or "plan.json", *approved, *applying)))
+        last = digests
+    return "\n".join(lines) if last else ""
+
+
+def approvals(waiting: Iterable[PlannedStep]) -> Iterator[tuple[PlannedStep, tuple[Digest, ...]]]:
+    """Yield each step that needs approval, with the digests to approve for it: those below it, and its own.
+
+    Steps that start from the same digest do not go together.
+    """
+    leading: dict[Digest, tuple[Digest, ...]] = {}
+    for step in waiting:
+        own = (step.target,) if step.decision is Decision.APPROVAL else ()
+        leading[step.target] = leading.get(step.base, ()) + own
+        if own:
+            yield step, leading[step.target]
 
 
 def ranked(parts: Iterable[Part]) -> Iterator[tuple[int, int, MarkedLine]]:

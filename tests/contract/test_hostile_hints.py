@@ -207,7 +207,7 @@ class TestNames:
         words = shlex.split(lift.text)
         assert words == ["flux-manifests", "rollback", str(channel), "--lift", "--key", name]
 
-        waiting = SimpleNamespace(target=Digest.of(b""), decision=Decision.APPROVAL)
+        waiting = SimpleNamespace(base=Digest.of(b"1"), target=Digest.of(b""), decision=Decision.APPROVAL)
         printed = approval_commands(
             str(channel), [cast("PlannedStep", waiting)], ("--overlay", name), ("--reason", name)
         )

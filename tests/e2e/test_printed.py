@@ -210,6 +210,22 @@ def test_an_approval_of_what_is_configured(desk: Desk, verify: str) -> None:
         assert "othing was verified" not in desk.ok(*words).out
 
 
+@pytest.mark.parametrize(("asked", "version"), [("check", "v2.98.5"), ("plan", "v2.98.8"), ("update", "v2.98.5")])
+@pytest.mark.parametrize("chosen", [0, 1], ids=["content", "minor"])
+def test_an_approval_of_content_or_of_a_version_beside_it(desk: Desk, asked: str, version: str, chosen: int) -> None:
+    desk.write(".git/HEAD", "ref: refs/heads/main\n")
+    desk.write("overlay/kustomization.yaml", f"resources: [{COMPONENTS}]\n")
+    desk.init("--overlay", "overlay", version=version)
+    desk.write("overlay/kustomization.yaml", f"resources: [{COMPONENTS}]\nnamePrefix: ours-\n")
+    artifact = f"{{name: production, url: '{CHANNEL}', overlay: overlay, signing: {{key: cosign.key}}}}"
+    desk.config(f"version: 1\nartifacts: [{artifact}]\n")
+    (_, *plan), *applying = approval(desk.ok(asked, "production").out)
+    desk.ok(*plan)
+    steps = json.loads(desk.read("plan.json"))["steps"]
+    desk.ok(*applying[chosen][1:])
+    assert desk.ok("verify", "production", "--output", "json").json["digest"] == steps[-2:][chosen]["target"]
+
+
 @pytest.mark.parametrize("keys", [(), ("our keys/k.key",)], ids=["the usual one", "the one given"])
 def test_the_secret(desk: Desk, keys: tuple[str, ...]) -> None:
     desk.write("our keys/k.key", desk.read("cosign.key"))

@@ -326,7 +326,8 @@ class TestPlanTable:
 
 class TestApprovalCommands:
     def test_name_each_step_that_waits_with_those_before_it_in_words_that_a_shell_takes(self) -> None:
-        waiting = (step(Decision.APPROVAL, target=LAST), step(Decision.APPROVAL), step(Decision.WAIT))
+        first, then = step(Decision.APPROVAL, target=LAST), step(Decision.APPROVAL, base=LAST)
+        waiting = (first, then, step(Decision.WAIT, base=TARGET, target=BASE))
         commands = approval_commands("production", waiting, ["--log-level=debug"], ["--overlay", "my files; rm -r ~"])
         make_it, do_it, other, do_both = commands.splitlines()
         assert other == f"To approve {waiting[1].new_version} too, instead of the last line:"
@@ -337,6 +338,13 @@ class TestApprovalCommands:
             *("flux-manifests", "apply", "plan.json", "--approve", str(LAST)),
             *("--overlay", "my files; rm -r ~"),
         ]
+
+    def test_of_steps_from_the_same_digest_approve_one(self) -> None:
+        waiting = (step(), step(Decision.APPROVAL, base=TARGET, target=LAST), step(Decision.APPROVAL, base=TARGET))
+        first, other, second = approval_commands("production", waiting, (), (), "p.json").splitlines()
+        assert other == f"Or approve {NEW} instead of that (the next run asks for the other one again):"
+        commands = [shlex.split(line)[1:] for line in (first, second)]
+        assert commands == [["apply", "p.json", "--approve", str(digest)] for digest in (LAST, TARGET)]
 
     @pytest.mark.parametrize("waiting", [(), (step(),), (step(Decision.WAIT), step(Decision.REFUSED))])
     def test_are_not_there_where_nothing_waits(self, waiting: tuple[PlannedStep, ...]) -> None:
