@@ -130,8 +130,7 @@ def _of_artifact(goal: Target) -> Iterator[Diagnosis]:
     except Error as error:
         yield diagnosed(f"{goal.channel}: credentials and keys", error)
         return
-    source = goal.configured.promote if goal.configured else None
-    first = f"`promote`, once {source.source} has one" if source else "`init`"
+    first = f"`promote`, once {goal.source} has one" if goal.source else "`init`"
     yield from examine_registry(goal.channel, ports, time.monotonic, first=first)
     yield from examine_signer(goal.channel, ports, intent, in_workflow=bool(os.environ.get("GITHUB_ACTIONS")))
 

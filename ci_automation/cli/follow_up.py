@@ -98,6 +98,12 @@ def lifting(target: Target, given: Arguments) -> tuple[str, ...]:
     return ("flux-manifests", "rollback", target.name, "--lift", *options)
 
 
+def looking(target: Target, given: Arguments) -> str:
+    """Return the command that says what comes next, with the same trust as here."""
+    options = (*planned(target, given), *repeated_options(given, begun=True))
+    return shlex.join(("flux-manifests", "check", target.name, *options))
+
+
 def comparing(old: str, new: str, given: Arguments) -> str:
     """Return the command that compares two states with the same trust as here."""
     options = (*_said(given, Repeat.TRUST), *_written(given, ("config", "registry-config")))

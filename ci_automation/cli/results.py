@@ -176,15 +176,10 @@ def _print_result(
         print_text("")
     outcome = result.done
     if isinstance(outcome, Error):
-        is_new = outcome.code == "not-found" and str(outcome).startswith(f"{result.target.channel} was")
-        if several and is_new:
-            words = f"nothing yet; `init {name}` publishes its first artifact"
-            print_parts((MarkedLine(f"{name} ({result.target.channel}): {words}", "waiting"),))
-            print_line(f"  {outcome}\n  hint: {outcome.hint}   (exit {outcome.exit_code}, code {outcome.code})")
-            return
-        if several:
-            print_parts((MarkedLine(f"{name} ({result.target.channel}): failed", "refused"),))
-        print_error(outcome)
+        _print_failure(result.target, outcome)
+        return
+    if result.target.source:
+        _print_adopted(result, outcome, given)
         return
     plan = outcome.plan
     signed = ("adopted and signed" if outcome.trust == "adopted" else "signed again") if outcome.healed else ""
@@ -200,6 +195,28 @@ def _print_result(
         _print_next(result, outcome, given)
     if outcome.waiting or plan.passed_over:
         _print_follow_up(result, outcome, given, plan_file)
+
+
+def _print_adopted(result: Result, outcome: Outcome, given: Arguments) -> None:
+    """Print what became of a promoted channel: adoption alone is done here, and nothing is planned."""
+    from ci_automation.cli.follow_up import looking
+
+    goal, plan = result.target, outcome.plan
+    now = f"{plan.current_version} ({plan.current.short}) {'adopted and signed' if outcome.healed else 'now'}"
+    print_parts((MarkedLine(f"{goal.channel}: {now}; the next version comes from {goal.source}", "published"),))
+    print_parts(map(MarkedLine, _remarks(result, outcome, given)))
+    print_text(f"To see what comes next:\n{looking(goal, given)}")
+
+
+def _print_failure(goal: Target, error: Error) -> None:
+    """Print why nothing became of one of several artifacts: the first digest of one can be yet to come."""
+    if error.code == "not-found" and str(error).startswith(f"{goal.channel} was"):
+        words = f"nothing yet; `init {goal.name}` publishes its first artifact"
+        print_parts((MarkedLine(f"{goal.name} ({goal.channel}): {words}", "waiting"),))
+        print_line(f"  {error}\n  hint: {error.hint}   (exit {error.exit_code}, code {error.code})")
+        return
+    print_parts((MarkedLine(f"{goal.name} ({goal.channel}): failed", "refused"),))
+    print_error(error)
 
 
 def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_file: str | None) -> None:

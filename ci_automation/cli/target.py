@@ -52,7 +52,12 @@ class Target(Struct, frozen=True):
     @property
     def is_promoted(self) -> bool:
         """Return whether the artifact gets its digests from another channel, and is never rendered."""
-        return self.configured is not None and self.configured.promote is not None
+        return bool(self.source)
+
+    @property
+    def source(self) -> str:
+        """Return the channel that the artifact is promoted from, as the configuration names it; empty if it is not."""
+        return self.configured.promote.source if self.configured and self.configured.promote else ""
 
     def with_ports(self, change: Callable[[Ports], Ports]) -> Target:
         """Return the same in a changed world."""
@@ -92,8 +97,7 @@ class PromotedNotRendered(UsageError):
 
 def left_alone(goal: Target) -> str:
     """Return why an artifact is left alone."""
-    source = goal.configured.promote.source if goal.configured and goal.configured.promote else ""
-    return f"{goal.name} is promoted from {source}, and never rendered"
+    return f"{goal.name} is promoted from {goal.source}, and never rendered"
 
 
 def rendered(goals: tuple[Target, ...], tell: Callable[[str], None]) -> tuple[Target, ...]:

@@ -35,6 +35,9 @@ DEMO = "tests/e2e/test_demo.py::test_without_a_folder_it_keeps_a_new_one_and_wha
 PRINTED = {
     ("report/text.py", "plan"): "tests/e2e/test_printed.py::test_an_approval",
     ("report/text.py", "apply"): "tests/e2e/test_printed.py::test_an_approval",
+    ("cli/follow_up.py", "check"): (
+        "tests/e2e/test_printed.py::test_what_an_adoption_of_a_promoted_channel_leaves_to_do"
+    ),
     ("cli/results.py", "update"): "tests/e2e/test_commands.py::test_check_prints_the_command_that_publishes",
     ("cli/follow_up.py", "promote"): (
         "tests/contract/test_promote_command.py::test_the_command_that_approves_does_what_this_one_would"
@@ -291,6 +294,26 @@ def test_what_an_adoption_of_edits_leaves_to_do(desk: Desk) -> None:
         words = shlex.split(lines.splitlines()[0])[1:]
         assert ("--accept-edits" in words, "--adopt" in words) == (True, False)
         desk.ok(*words)
+
+
+@pytest.mark.parametrize("options", [(), ("--config", "own/fleet.yaml", *SIGNED)], ids=["configured", "given"])
+def test_what_an_adoption_of_a_promoted_channel_leaves_to_do(desk: Desk, options: tuple[str, ...]) -> None:
+    desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
+    keys = "" if options else "defaults: {signing: {key: cosign.key}, verify: {publicKey: cosign.pub}}\n"
+    artifacts = (
+        "artifacts:\n- {name: staging, url: 'layout:registry:staging'}\n"
+        "- {name: production, url: 'layout:registry:production', promote: {from: staging}}\n"
+    )
+    desk.write("own/fleet.yaml" if options else ".github/flux-manifests.yaml", f"version: 1\n{keys}{artifacts}")
+    desk.ok("init", "staging", "--flux-version", "v2.98.8", *options)
+    for first in ("adopted and signed", "now"):
+        told = desk.ok("update", "production", "--adopt", "--yes", *options).out
+        assert told.splitlines()[0].endswith(f") {first}; the next version comes from staging")
+        assert "is current" not in told
+        (command,) = told.partition("To see what comes next:\n")[2].splitlines()
+        shown = desk.ok(*shlex.split(command)[1:]).out
+        assert f"{CHANNEL}: v2.98.5 now; v2.98.8 from layout:registry:staging can be promoted" in shown
+        assert "Nothing was verified" not in shown
 
 
 def test_a_key_that_nobody_named_and_that_is_not_here_is_a_placeholder(desk: Desk) -> None:
