@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.clone import (
     NotGitHub,
     bootstrapped_folders,
-    checkout_of_action,
     free_folder,
     other_host,
     place_of_clone,
@@ -25,6 +22,7 @@ from ci_automation.cli.clone import (
 from ci_automation.cli.output import confirmed, print_aside, print_parts, print_text
 from ci_automation.cli.parameters import HeadedCommand
 from ci_automation.cli.places import tags_beside
+from ci_automation.cli.questions import Questions, Unanswered, answered_action, usual_answers
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
 from ci_automation.errors import UsageError
@@ -33,7 +31,7 @@ from ci_automation.flows.cluster_folders import read_migration
 from ci_automation.flows.files import write_file
 from ci_automation.flows.first_overlay import first_overlay
 from ci_automation.flows.left_to_do import TODO, left_to_do, numbered, with_boxes
-from ci_automation.flows.setup import CONFIGURATION, UnfitAnswer, setup_files, shipped_pin
+from ci_automation.flows.setup import CONFIGURATION, WORKFLOWS, UnfitAnswer, setup_files, shipped_pin
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import known_releases
 from ci_automation.report.blocks import MarkedLine
@@ -43,10 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 _UNCHANGED = "is as it should be"
-_EXPLAINED = """\
-Workflows take the action from a repository of your organisation that has this project with its whole history.
-  If there is one, take its OWNER/NAME from its address: https://github.com/acme/ci-automation is acme/ci-automation.
-  If not, name the one that you will make, such as acme/ci-automation: the list that setup writes begins with it."""
 
 
 class MistypedChannel(UsageError):
@@ -61,22 +55,16 @@ class MistypedChannel(UsageError):
         super().__init__(f"{channel} does not exist; did you mean {near}?")
 
 
-class Unanswered(UsageError):
-    """A question of `setup` has no answer, and there is no terminal to ask at."""
-
-    hint = "Give it as an option, or run `setup` in a terminal, in a clone of the fleet repository."
-
-    def __init__(self, option: str) -> None:
-        super().__init__(f"--{option} is missing")
-
-
 @click.command("setup", cls=HeadedCommand)
 @click.argument("channels", nargs=-1, metavar="[CHANNEL]...")
 @click.option("--after", metavar="TIME", default="24h", show_default=True, help="how long a channel has a digest first")
 @click.option(
     "--action",
     metavar="OWNER/NAME",
-    help="the repository with this action; with @COMMIT, at that commit; default: the one that this was installed from",
+    help=(
+        "the repository with this action; with @COMMIT, at that commit; default: as flux.yaml has it, or the one that "
+        "this was installed from"
+    ),
 )
 @click.option("--signing", type=click.Choice(["keyless", "key"]), help="how runs sign; default: keyless")
 @click.option("--approval", type=click.Choice(["pull-request", "workflow-dispatch"]), help="how runs ask for approvals")
@@ -103,13 +91,13 @@ def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: s
     """
     told["channels"], written = " ".join(channels) or None, list[str]()
     try:
-        _set_up(_Questions(told, yes=yes), after, written)
+        _set_up(Questions(told, yes=yes), after, written)
     except (click.Abort, KeyboardInterrupt) as error:
         error.add_note(f"Of its files it wrote only {', '.join(written)}." if written else "No file was written.")
         raise
 
 
-def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
+def _set_up(ask: Questions, after: str, written: list[str]) -> None:
     """Ask, write the files, and print what is left; `written` gets the path of each file that is written."""
     top = top_of(Path.cwd())
     config = (
@@ -145,33 +133,8 @@ def _set_up(ask: _Questions, after: str, written: list[str]) -> None:
     print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in told.split("\n"))
 
 
-class _Questions(Struct, frozen=True):
-    """Asks a person what no option answers; takes the default without a terminal."""
-
-    told: Mapping[str, str | None]
-    yes: bool
-
-    def answer(self, option: str, question: str, default: str | None = None) -> str:
-        """Return the answer.
-
-        Raises:
-            Unanswered: there is no terminal, and no default.
-        """
-        if (told := self.told[option]) is not None:
-            return told
-        if sys.stdin.isatty() and not self.yes:
-            while not (
-                answer := str(click.prompt(question, default or "", show_default=bool(default), err=True)).strip()
-            ):
-                print_aside(_EXPLAINED)  # all other questions have a default
-            return answer
-        if default is None:
-            raise Unanswered(option)
-        return default
-
-
 def _answered(
-    ask: _Questions, top: Path, after: str, configured: Mapping[Reference, ArtifactConfig]
+    ask: Questions, top: Path, after: str, configured: Mapping[Reference, ArtifactConfig]
 ) -> tuple[Answers, dict[str, tuple[str, ...] | None]]:
     """Return what the options, the clone and a person say, and the tags beside each channel; None: not known.
 
@@ -196,10 +159,10 @@ def _answered(
         free = None  # its own files stay where they are, in the artifact
     known = configured[channel].overlay if channel in configured else free
     folder = ask.answer("overlay", "Folder with your own files (- for none)?", known or "-")
-    own = checkout_of_action(place.server)
-    action = ask.answer("action", "Which repository has this action, as OWNER/ci-automation?", own)
-    signing = ask.answer("signing", "Sign keyless, or with a key?", "keyless")
-    approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", "pull-request")
+    action = answered_action(ask, _text_of(top / WORKFLOWS / "flux.yaml"), shipped_pin(_template), place.server)
+    signing, approval = usual_answers(configured.get(channel))
+    signing = ask.answer("signing", "Sign keyless, or with a key?", signing)
+    approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", approval)
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     answers = Answers(
         channels=channels,
@@ -256,7 +219,7 @@ def _named(
 
 
 def _tags(
-    channels: Mapping[str, Reference], configured: Collection[Reference], ask: _Questions
+    channels: Mapping[str, Reference], configured: Collection[Reference], ask: Questions
 ) -> dict[str, tuple[str, ...] | None]:
     """Return the tags in the repository of each channel; None where the registry does not say.
 

@@ -12,6 +12,7 @@ from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
+from ci_automation.config.workflows import CheckedWorkflow, read_workflow
 from ci_automation.errors import UsageError
 from ci_automation.flux.following import SyncSettings
 from ci_automation.policy.model import duration
@@ -32,6 +33,7 @@ _ARTIFACT, _REPOSITORY = "oci://ghcr.io/acme/flux-manifests:production", "acme/f
 _ARTIFACT_LINE = re.compile(rf"^ +artifact: {_ARTIFACT}\n", re.MULTILINE)
 _FOR_READERS = re.compile(r"\A# Copy (?:[^\n]+\n)+?#\n|; with an overlay in Git[^\n]+| # for clusters without[^\n]+")
 _USED = re.compile(r"acme/ci-automation((?:/\.github/workflows/[a-z]+\.yaml)?)@([0-9a-f]{40})")
+_ACTION = re.compile(r"([\w.-]+/(?:ci-automation|flux-manifests))(?:/[^@]*)?@(.+)")
 _NAMES = (  # in the shipped workflows, for which a team has its own
     rf"https://github\.com/{_REPOSITORY}",
     _REPOSITORY,
@@ -93,6 +95,13 @@ def cluster_trust(answers: Answers) -> ByKey | ByIdentity:
     if answers.keyless:
         return ByIdentity(((f"^{re.escape(ISSUER)}$", answers.place.pattern(answers.signers)),))
     return ByKey("flux-manifests-keys", ())
+
+
+def actions_of(workflow: str) -> frozenset[str]:
+    """Return the repositories of the action that a workflow uses, each with its commit after an @."""
+    read = read_workflow("", workflow)
+    used = [it for it, _ in read.used()] if isinstance(read, CheckedWorkflow) else []
+    return frozenset(f"{found[1]}@{found[2]}" for it in used if (found := _ACTION.fullmatch(it)))
 
 
 def _shipped(answers: Answers, config: Config) -> dict[str, str]:

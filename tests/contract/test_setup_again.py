@@ -1,0 +1,116 @@
+"""`setup` in a clone that has its files: what is there wins over defaults, and other channels stay as they are."""
+
+from __future__ import annotations
+
+import subprocess
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.cli import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PINNED, OTHER = "fakeco/ci-automation@" + "a1" * 20, "b2" * 20
+CONFIG, FLUX = ".github/flux-manifests.yaml", ".github/workflows/flux.yaml"
+
+
+def git(top: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(top), *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a clone of fakeco/fleet on a feature branch, of which git knows no default branch."""
+    git(tmp_path, "init", "-q", "-b", "feature")
+    git(tmp_path, "remote", "add", "origin", "https://github.com/fakeco/fleet")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
+    monkeypatch.setattr("ci_automation.cli.questions.checkout_of_action", lambda _: "acme-tools/flux-manifests")
+    return tmp_path
+
+
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Return what answers the questions with their defaults, apart from those given, and lists them."""
+
+    def answers(**given: str) -> list[str]:
+        asked: list[str] = []
+
+        def prompt(question: str, default: str, **_: object) -> str:
+            asked.append(f"{question} [{default}]")
+            return next((it for words, it in given.items() if words in question), default)
+
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+        monkeypatch.setattr("click.prompt", prompt)
+        return asked
+
+    return answers
+
+
+def files(clone: Path) -> dict[str, str]:
+    listed = (path for path in clone.rglob("*") if path.is_file() and ".git/" not in str(path))
+    return {path.relative_to(clone).as_posix(): path.read_text() for path in listed}
+
+
+@pytest.mark.parametrize("more", [(), ("--yes",), ("--action", "fakeco/ci-automation", "--yes")])
+def test_a_second_run_keeps_the_action_and_its_commit(clone: Path, more: tuple[str, ...]) -> None:
+    assert run(["setup", "staging", "production", "--action", PINNED]) == 0
+    before = files(clone)
+    assert run(["setup", "staging", "production", *more]) == 0
+    assert files(clone) == before
+
+
+def test_a_second_run_has_the_same_list_for_the_commit_that_was_shipped(clone: Path) -> None:
+    assert run(["setup", "staging", "production", "--action", "fakeco/ci-automation"]) == 0
+    before = files(clone)
+    assert run(["setup", "staging", "production"]) == 0
+    assert files(clone) == before
+
+
+def test_the_question_for_the_action_has_what_the_workflows_have(
+    clone: Path, at_terminal: Callable[..., list[str]]
+) -> None:
+    assert run(["setup", "staging", "--action", PINNED]) == 0
+    asked = at_terminal()
+    assert run(["setup", "staging"]) == 0
+    assert [it for it in asked if "action" in it] == [
+        f"Which repository has this action, as OWNER/ci-automation? [{PINNED}]"
+    ]
+    assert f"uses: {PINNED}" in files(clone)[FLUX]
+
+
+@pytest.mark.parametrize("action", [f"fakeco/ci-automation@{OTHER}", f"platform/ci-automation@{OTHER}"])
+def test_an_action_that_is_named_replaces_that_of_the_workflows(clone: Path, action: str) -> None:
+    assert run(["setup", "staging", "--action", PINNED]) == 0
+    assert run(["setup", "staging", "--action", action, "--yes"]) == 0
+    assert (f"uses: {action}" in files(clone)[FLUX], PINNED in files(clone)[FLUX]) == (True, False)
+
+
+@pytest.mark.parametrize("pin", ["v1", OTHER])
+def test_a_workflow_whose_pin_is_unclear_is_not_taken_to_another(
+    clone: Path, pin: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["setup", "staging", "--action", PINNED]) == 0
+    path = clone / FLUX
+    path.write_text(path.read_text().replace("a1" * 20, pin, 1 if pin == OTHER else -1))
+    before = files(clone)
+    capsys.readouterr()
+    assert run(["setup", "staging", "--yes"]) == 2
+    assert files(clone) == before
+    told = capsys.readouterr().err
+    said = "--action is missing" if pin == OTHER else "'fakeco/ci-automation@v1' is not OWNER/ci-automation"
+    assert said in told
+
+
+def test_a_second_run_keeps_how_runs_sign_and_ask(clone: Path) -> None:
+    for signing, approval in (("key", "pull-request"), ("keyless", "workflow-dispatch")):
+        options = ("--action", PINNED, "--signing", signing, "--approval", approval, "--yes")
+        (clone / CONFIG).unlink(missing_ok=True)
+        assert run(["setup", "staging", *options]) == 0
+        before = files(clone)
+        assert run(["setup", "staging", "--yes"]) == 0
+        assert files(clone) == before
