@@ -54,14 +54,25 @@ def other_host(top: Path) -> str | None:
 
 
 def place_of_clone(top: Path, repository: str | None = None, branch: str | None = None) -> GitHubPlace | None:
-    """Return the repository on GitHub and its default branch: as named, else as the remote `origin` has them."""
+    """Return the repository on GitHub and its default branch: as named, else as the remote `origin` has them.
+
+    The branch that is checked out counts for nothing, since a workflow is trusted on the default branch alone.
+    """
     found = None if other_host(top) else _REMOTE.fullmatch(git(top, "remote", "get-url", "origin"))
     server = f"https://{found[1]}" if found else "https://github.com"
     if not (named := repository or (found[2] if found else "")):
         return None
-    head = git(top, "symbolic-ref", "--short", "refs/remotes/origin/HEAD").removeprefix("origin/")
-    current = git(top, "symbolic-ref", "--short", "HEAD")
-    return GitHubPlace(named, branch or head or current or "main", server)
+    return GitHubPlace(named, branch or default_branch(top)[0], server)
+
+
+def default_branch(top: Path) -> tuple[str, str]:
+    """Return the default branch of a clone's remote `origin`, and what says so."""
+    if head := git(top, "symbolic-ref", "--short", "refs/remotes/origin/HEAD").removeprefix("origin/"):
+        return head, "refs/remotes/origin/HEAD names it"
+    for usual in ("main", "master"):
+        if git(top, "rev-parse", "--verify", "--quiet", f"refs/remotes/origin/{usual}"):
+            return usual, f"this clone has origin/{usual}, and no refs/remotes/origin/HEAD"
+    return "main", "this clone has neither refs/remotes/origin/HEAD nor origin/main nor origin/master"
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -13,6 +13,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli.clone import (
     NotGitHub,
     bootstrapped_folders,
+    default_branch,
     free_folder,
     other_host,
     place_of_clone,
@@ -145,6 +146,9 @@ def _answered(
     """
     if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
         raise NotGitHub(host) if (host := other_host(top)) else Unanswered("repository")
+    if not ask.told["branch"]:
+        why = f"{default_branch(top)[1]}. If that is another, give --branch NAME."
+        print_aside(f"Workflows run and sign on the branch {place.branch}: {why}")
     usual = f"oci://ghcr.io/{place.repository.partition('/')[0].lower()}/flux-manifests"
     question = "Which channel? Of several, such as staging production stable, each is promoted from the one before"
     references = _references(ask.answer("channels", question, f"{usual}:production").split(), usual)

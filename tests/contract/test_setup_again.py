@@ -56,6 +56,13 @@ def files(clone: Path) -> dict[str, str]:
     return {path.relative_to(clone).as_posix(): path.read_text() for path in listed}
 
 
+def commit(clone: Path) -> str:
+    """Make a commit, and return it."""
+    own = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    git(clone, *own, "commit", "-q", "--allow-empty", "-m", "x")
+    return subprocess.check_output(["git", "-C", str(clone), "rev-parse", "HEAD"], text=True).strip()
+
+
 @pytest.mark.parametrize("more", [(), ("--yes",), ("--action", "fakeco/ci-automation", "--yes")])
 def test_a_second_run_keeps_the_action_and_its_commit(clone: Path, more: tuple[str, ...]) -> None:
     assert run(["setup", "staging", "production", "--action", PINNED]) == 0
@@ -114,3 +121,34 @@ def test_a_second_run_keeps_how_runs_sign_and_ask(clone: Path) -> None:
         before = files(clone)
         assert run(["setup", "staging", "--yes"]) == 0
         assert files(clone) == before
+
+
+@pytest.mark.parametrize(
+    ("remote", "branch", "why"),
+    [
+        (("main", "master", "trunk", "feature"), "trunk", "refs/remotes/origin/HEAD names it"),
+        (("main", "master", "feature"), "main", "this clone has origin/main, and no refs/remotes/origin/HEAD"),
+        (("master", "feature"), "master", "this clone has origin/master, and no refs/remotes/origin/HEAD"),
+        (("feature",), "main", "this clone has neither refs/remotes/origin/HEAD nor origin/main nor origin/master"),
+    ],
+)
+def test_a_feature_branch_is_never_trusted_by_itself(
+    clone: Path, remote: tuple[str, ...], branch: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = commit(clone)
+    for name in remote:
+        git(clone, "update-ref", f"refs/remotes/origin/{name}", made)
+    if "trunk" in remote:
+        git(clone, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+    assert run(["setup", "staging", "--action", PINNED]) == 0
+    told = capsys.readouterr().err
+    assert f"Workflows run and sign on the branch {branch}: {why}. If that is another, give --branch NAME." in told
+    assert f"@refs/heads/{branch}\n" in files(clone)[CONFIG]
+    assert f"branches: [{branch}]" in files(clone)[FLUX]
+    assert "feature" not in "".join(files(clone).values())
+
+
+def test_a_branch_that_is_named_is_taken(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["setup", "staging", "--action", PINNED, "--branch", "feature"]) == 0
+    assert "@refs/heads/feature\n" in files(clone)[CONFIG]
+    assert "Workflows run and sign" not in capsys.readouterr().err
