@@ -168,9 +168,10 @@ class PromotionResult(Struct, frozen=True):
             print_line(f"After that, a person has to approve it: then `check {self.planned.name}` says how.")
         if not (done.is_open or done.advice or (asks and done.decision is Decision.APPROVAL)):
             return
-        what = (
-            f"approve{' it at once, without that wait' if done.advice else ''}" if asks else f"promote {done.version}"
-        )
+        what = "approve" if asks else f"promote {done.version}"
+        if done.advice:
+            asked = self.planned.promotion.asked
+            what = f"approve it {'at once, without that wait' if asked else 'after that edit'}"
         named = (*self.planned.asked, *(() if done.advice else after))
         if signs_elsewhere(goal, given):
             print_line(f"To {what}, start flux.yaml in GitHub Actions: promote, {goal.name}.")

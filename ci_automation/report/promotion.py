@@ -12,6 +12,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import HINT, Code, MarkedLine, Reasons, Table, on_terminal
 from ci_automation.report.changes import brief_parts, text_parts
+from ci_automation.report.findings import Findings
 from ci_automation.report.notes import notes_hint, notes_text
 from ci_automation.report.rights import rights_blocks
 from ci_automation.report.text import HEADLINES, WORDS, because, brief_cell, brief_reasons, digests_table
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.flux.version import Version
     from ci_automation.report.blocks import Part
-    from ci_automation.report.findings import Findings
     from ci_automation.report.notes import ReleaseNotes
 
 _WORDS = {**WORDS, Decision.AUTO: "nothing to do"}
@@ -134,7 +134,7 @@ def promotion_parts(
     if not (found.gates and shown.digest):
         return
     waits = ("the error says why",) if shown.decision is Decision.WAIT else ()
-    yield promotion_table(replace(shown, reasons=waits) if fails else shown, every=every)
+    yield promotion_table(replace(shown, reasons=waits, findings=Findings()) if fails else shown, every=every)
     if not details:
         return
     is_first = shown.first is not None and not shown.done

@@ -355,7 +355,7 @@ class TestAhead:
         assert run(["check", "production"]) == 0
         out = capsys.readouterr().out
         assert "write `after: 0h` into its `promote`" in out
-        assert out.splitlines()[-2] == "To approve it at once, without that wait:"
+        assert out.splitlines()[-2] == "To approve it after that edit:"
         configure(folder)
         at_once = shlex.split(out.splitlines()[-1])[1:]
         value = self.look(capsys, "plan", "production")
@@ -542,11 +542,15 @@ def test_what_waits_for_more_than_time_has_no_way_at_once(
     assert out.endswith("After that, a person has to approve it: then `check staging` says how.\n")
 
 
-def test_the_way_at_once_is_where_the_longer_wait_is_from(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("more", [[], ["--after", "72h"]], ids=["configured", "longer"])
+def test_a_configured_wait_is_ended_by_an_edit_and_the_printed_command_works_after_that(
+    folder: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
     shutil.rmtree(folder / "staging")
     configure(folder, staging="{from: edge, after: 24h}")
-    assert run(["promote", "--to", "staging", "--after", "72h"]) == 11
+    assert run(["promote", "--to", "staging", *more]) == 11
     printed = capsys.readouterr()
     assert "write `after: 0h` into its `promote`" in printed.err
+    assert "at once, without that wait" not in printed.out
     configure(folder)
-    assert run(shlex.split(printed.out.partition("To approve it at once, without that wait:\n")[2])[1:]) == 0
+    assert run(shlex.split(printed.out.partition("To approve it after that edit:\n")[2])[1:]) == 0
