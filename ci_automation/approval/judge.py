@@ -163,18 +163,17 @@ def declined_since(
     """Return which request asked for the same digests since a merge, and that it was closed or sent elsewhere.
 
     That may be a no, also if this program closed it in the end: people can reopen what a person closed. If so many came
-    later that older ones are out of sight, one of these may be. With `any_digests`, one that this program did not
-    close counts for others, too. Nothing if there is none; otherwise the end of a sentence.
+    later that older ones are out of sight, one of these may be. With `any_digests`, one for others of the artifact
+    counts, too. Nothing if there is none; otherwise the end of a sentence.
     """
     here = place_digest(request.artifact)
-    same = request.base, request.target, here
+    same = request.base, request.target
     ended = tuple(it for it in snapshot.own_pulls if it.state is PullState.CLOSED)
     for listed in (snapshot.strayed, ended):
         later = [it for it in listed if it.asks_since(number, at)]
         for it in later:
-            marks = find_marks(it.body)
-            again = any((mark.base, mark.target, mark.of) == same for mark in marks)
-            again |= any_digests and any(mark.of == here and mark.state is not MarkState.WITHDRAWN for mark in marks)
+            marks = [mark for mark in find_marks(it.body) if mark.of == here]
+            again = any(any_digests or (mark.base, mark.target) == same for mark in marks)
             if again or not it.is_written_by(snapshot.viewer):
                 what = "closed" if it.base == snapshot.default_branch else f"sent to {it.base}"
                 return f"pull request {it.number} asked again, and that one was {what}"

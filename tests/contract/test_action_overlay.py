@@ -281,6 +281,27 @@ def test_no_merge_beside_it_undoes_a_no_to_content(
     assert scene.run().outputs["changed"] == "true"
 
 
+def test_a_no_to_content_is_not_undone_by_a_run_that_withdraws_its_page(scene: Scene, known: list[Hazard]) -> None:
+    """A job of the commit before the merge finds that nothing waits, and a patch gives the content another digest."""
+    first_content(scene)
+    content, commit = newest(scene).content, scene.fleet.head
+    merged_with_a_hazard(scene, known)
+    asked = scene.fleet.pulls[-1]
+    scene.fleet.close(asked.number, "ada")
+    scene.fleet.reopen(asked.number, "ben")
+    known.clear()
+    scene.runner.variables.update({"GITHUB_SHA": commit, "GITHUB_RUN_ATTEMPT": "2"})
+    (scene.runner.workspace / FOLDER / "more.yaml").write_bytes(patch("1Gi"))
+    scene.run()
+    assert (asked.state, "flux-manifests withdrawn" in asked.body) == ("CLOSED", True)
+    scene.runner.variables.update({"GITHUB_SHA": scene.fleet.head, "GITHUB_RUN_ATTEMPT": "1"})
+    checkout(scene)
+    scene.offer(FIRST, PATCH)
+    for _ in range(2):
+        assert "the merges came before" in scene.run().outputs["pending-reasons"]
+        assert (newest(scene).content, str(newest(scene).version)) == (content, PATCH)
+
+
 @pytest.mark.parametrize("hidden", [0, 6])
 def test_a_rejection_of_the_digest_is_not_overruled_by_the_merge_before(
     scene: Scene, known: list[Hazard], hidden: int
