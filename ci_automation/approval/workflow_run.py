@@ -37,6 +37,7 @@ _EVENT = "workflow_dispatch"
 # Not `queued` or `in_progress`: such a run may have its yes, and a publication is never cancelled.
 _STILL_WAITS = frozenset({"waiting", "pending", "requested", "action_required"})
 _TITLE_END = re.compile(r" v[^ ]{1,64} \((?P<key>(content-)?[0-9a-f]{16})\)")
+_TITLE = re.compile(rf"Approve \S+{_TITLE_END.pattern}")
 
 
 class UnprotectedEnvironment(ReleaseSourceError):
@@ -144,17 +145,27 @@ class WorkflowApprovals(Struct, frozen=True):
         self._cancel(self._standing(None).outdated)
 
     def rejected(self, since: datetime) -> str:
-        """Return which run for a step of this kind began after a moment, and that its reviewers may have said no.
+        """Return which run for a step of this kind began after a moment, and that a reviewer may have said no.
 
-        Nothing if there is none; otherwise the end of a sentence.
+        That counts whatever became of the run since: who may write can start it again. A run that a person started may
+        be for any step. Nothing if there is none; otherwise the end of a sentence.
         """
-        asked = [run for run in self._listed(midnight(since)) if run.created_at >= since and run.status == "completed"]
-        ended = tuple(run for run in asked if _asked_key(run, self.channel, self.branch, self.kind))
-        if no := self._rejected(ended):
+        listed = self._listed(midnight(since))
+        asked = [run for run in listed if run.created_at >= since and not self._is_of_another(run)]
+        if no := next((run for run in asked[:_LAST_WORDS] if self._rejected((run,))), None):
             return f"a reviewer rejected the run {no.url}"
-        if len(ended) > _LAST_WORDS:
-            return f"{len(ended)} runs asked for content, more than this run reads"
+        if len(asked) > _LAST_WORDS:
+            return f"{len(asked)} runs asked for content, more than this run reads"
+        if len(listed) >= MOST_RUNS and listed[-1].created_at >= since:
+            return f"{len(listed)} runs began, more than this run reads"
         return ""
+
+    def _is_of_another(self, run: WorkflowRun) -> bool:
+        """Return whether a run asks for something else than a step of this kind, or for nothing that counts."""
+        if (run.event, run.branch) != (_EVENT, self.branch):
+            return True
+        is_of_check = _TITLE.fullmatch(run.title)
+        return is_of_check is not None and _asked_key(run, self.channel, self.branch, self.kind) is None
 
     def _standing(self, key: str | None) -> AskingRuns:
         runs = self._listed(midnight(self.clock() - MEMORY))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ci_automation.records.notes import Record
+    from tests.fakes.forge.state import Run
 
 FOLDER = "clusters/production"
 CONFIG = ".github/flux-manifests.yaml"
@@ -302,34 +303,94 @@ def test_a_no_to_content_is_not_undone_by_a_run_that_withdraws_its_page(scene: S
         assert (newest(scene).content, str(newest(scene).version)) == (content, PATCH)
 
 
-@pytest.mark.parametrize("hidden", [0, 6])
-def test_a_rejection_of_the_digest_is_not_overruled_by_the_merge_before(
-    scene: Scene, known: list[Hazard], hidden: int
-) -> None:
+def behind_other_runs(scene: Scene, asked: Run) -> None:
+    """Start more runs for the same content than a run reads."""
+    for _ in range(6):
+        scene.fleet.cancel(scene.fleet.dispatch("approve.yaml", "main", asked.inputs, "ben").id)
+
+
+def behind_a_full_list(scene: Scene, asked: Run) -> None:
+    """Start as many runs for something else as GitHub lists."""
+    for _ in range(20):
+        inputs = {**asked.inputs, "artifact": CHANNEL.replace("production", "staging")}
+        scene.fleet.cancel(scene.fleet.dispatch("approve.yaml", "main", inputs, "ben").id)
+
+
+def started_again(scene: Scene, asked: Run) -> None:
+    """Let the rejected run wait again."""
+    scene.fleet.rerun(asked.id, "ben")
+
+
+def before_a_yes(scene: Scene, asked: Run) -> None:
+    """Let a reviewer who may not write approve a run for what the channel had before."""
+    again = scene.fleet.dispatch("approve.yaml", "main", {**asked.inputs, "target": asked.inputs["base"]}, "ben")
+    scene.fleet.answer(again.id, "rita")
+    scene.fleet.complete(again.id, "failure")
+
+
+def before_a_merge(scene: Scene, asked: Run) -> None:
+    """Merge a request whose page shows another file alone."""
+    del asked
+    scene.fleet.merge(by_request(scene, patch("3Gi"), "other.yaml"), "ben")
+    checkout(scene)
+
+
+SINCE_A_NO: dict[str, tuple[Callable[[Scene, Run], None] | None, str]] = {
+    "nothing": (None, "a reviewer rejected the run http"),
+    "many runs": (behind_other_runs, "7 runs asked for content, more"),
+    "a full list of runs": (behind_a_full_list, "20 runs began, more"),
+    "it runs again": (started_again, "a reviewer rejected the run http"),
+    "a yes to another digest": (before_a_yes, "a reviewer rejected the run http"),
+    "another merge": (before_a_merge, "a reviewer rejected the run http"),
+}
+
+
+def asked_by_a_run(scene: Scene, known: list[Hazard]) -> Run:
+    """Return the run that asks for content of a merge, as something may break."""
     configure(scene, "{via: workflow-dispatch}")
     checkout(scene)
     scene.run()
     scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
     assert scene.run("approve", **scene.approving()).code == 0
-    before = scene.channel
     scene.runner.event("schedule", {})
-    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
-    checkout(scene)
-    known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
-    scene.run()
-    asked = scene.fleet.runs[-1]
+    merged_with_a_hazard(scene, known)
+    return scene.fleet.runs[-1]
+
+
+@pytest.mark.parametrize("since", SINCE_A_NO)
+def test_a_rejection_of_the_digest_is_not_overruled_by_the_merge_before(
+    scene: Scene, known: list[Hazard], monkeypatch: pytest.MonkeyPatch, since: str
+) -> None:
+    asked, (then, said) = asked_by_a_run(scene, known), SINCE_A_NO[since]
+    before = scene.channel
     scene.forge.reject(asked.id, "ada")
-    for _ in range(hidden):
-        scene.fleet.cancel(scene.fleet.dispatch("approve.yaml", "main", asked.inputs, "ben").id)
     known.clear()
+    monkeypatch.setattr("ci_automation.approval.workflow_run.MOST_RUNS", 20)
+    if then:
+        then(scene, asked)
     ran = scene.run()
     assert (ran.outputs["changed"], scene.channel) == ("false", before), ran
-    said = "7 runs asked for content, more" if hidden else f"a reviewer rejected the run {scene.forge.host}"
     assert f"the merges came before {said}" in ran.outputs["pending-reasons"]
-    scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
+    for name in ("more.yaml", "other.yaml"):
+        scene.fleet.push("main", {f"{FOLDER}/{name}": patch("1Gi") if name == "more.yaml" else None}, "ada")
+    later(scene)
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")  # after the no
     checkout(scene)
     assert scene.run().outputs["changed"] == "true"
+
+
+def test_a_rejection_of_a_run_that_a_person_started_is_not_overruled_by_the_merge_before(
+    scene: Scene, known: list[Hazard]
+) -> None:
+    asked = asked_by_a_run(scene, known)
+    before = scene.channel
+    scene.fleet.cancel(asked.id)
+    by_hand = {**asked.inputs, "artifact": "production", "key": ""}
+    scene.forge.reject(scene.fleet.dispatch("approve.yaml", "main", by_hand, "ben").id, "ada")
+    known.clear()
+    ran = scene.run()
+    assert (ran.outputs["changed"], scene.channel) == ("false", before), ran
+    assert "the merges came before a reviewer rejected the run" in ran.outputs["pending-reasons"]
 
 
 def test_content_and_minor_wait_at_once_and_either_voids_the_other(scene: Scene) -> None:
