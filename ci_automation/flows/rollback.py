@@ -7,7 +7,6 @@ happens by itself, and stops no rollback.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -15,32 +14,32 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.errors import Error, PolicyRefused, VerificationFailed
+from ci_automation.errors import PolicyRefused, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.planning.base import read_contents, read_shown, stated_options
 from ci_automation.flows.planning.findings import findings
+from ci_automation.flows.publication.leaving import read_leaving, read_present
 from ci_automation.flows.publication.past import find_past, other_tags, prove_past, require_version
 from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.publish import move, require_signer
 from ci_automation.flows.publication.recording import (
-    kept_holds,
     left_behind,
     mark_left,
     record_interrupted_rollback,
     sign_rollback,
 )
-from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
-from ci_automation.impact.change import Certainty, Hazard, in_shell
+from ci_automation.flows.publication.tags import ImmutableTagTaken, VersionTags, digests_before, tag_for_ever
+from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation
-from ci_automation.policy.hold import Hold, still_on
+from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import Acknowledgement
-from ci_automation.records.ledger import ImmutableTagMoved
+from ci_automation.registry.port import NotAnIndex
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
 from ci_automation.signing.cluster import require_accepted_there
-from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
+from ci_automation.signing.verify import ensure_signed
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -51,22 +50,12 @@ if TYPE_CHECKING:
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.planning.base import Contents
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.publication.leaving import Present
     from ci_automation.flux.version import Version
     from ci_automation.records.ledger import Ledger
-    from ci_automation.records.notes import Record
     from ci_automation.records.writer import RecordWriter
 
 _THIS_RUN = timedelta(days=1)
-
-
-class NotBack(PolicyRefused):
-    """A rollback would lead to a newer version than the present one."""
-
-    hint = "Use `update` or `apply` to go to a newer version. `rollback` with `--lift` ends a hold."
-
-    def __init__(self, channel: Reference, present: Version, wanted: Version) -> None:
-        super().__init__(f"{wanted} is newer than {present}, which {channel} has")
-        self.hint = f"`update` goes to a newer version. {in_shell('rollback', str(channel), '--lift')} ends a hold."
 
 
 class RollbackRefused(PolicyRefused):
@@ -115,76 +104,29 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     require_signer(ports, intent)
     ports.own_signer()
     ports.require_trusted()
-    ledger, observed = ports.ledger(channel), look_at(channel, ports)
-    known = prove_past(channel, find_past(channel, wish.to, observed.digest, ports), ports)
+    present = read_present(channel, ports)
+    known = prove_past(channel, find_past(channel, wish.to, present.digest, ports), ports)
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
     require_version(channel, wish.to, known.digest, target.version)
-    if known.digest == observed.digest:
+    if known.digest == present.digest:
         return _repeated(past_one, target, wish, ports, intent, signs=not known.signed)
-    problem, base, version = _leaving(observed, target, ports, intent)
-    kept, newest = _kept(observed, version, target.version, problem, ports, intent)
-    hold = Hold(version, observed.digest, ports.clock(), wish.until, wish.reason)
-    hold = _hold(hold, known.digest, ledger, ports.later_than(max((it.at for it in newest), default=None)))
-    found = _findings(base, target, wish, ports, intent)
-    shown = Rollback(channel, observed.digest, version, known.digest, target.version, hold, found, problem)
-    tags = _astray(observed, target.version, known.digest, ports, intent)
+    leaving = read_leaving(present, target, ports, intent)
+    hold = Hold(leaving.version, present.digest, ports.clock(), wish.until, wish.reason)
+    hold = _hold(hold, known.digest, ports.ledger(channel), ports.later_than(leaving.last))
+    found = _findings(leaving.contents, target, wish, ports, intent)
+    versions = leaving.version, target.version
+    shown = Rollback(channel, present.digest, versions[0], known.digest, versions[1], hold, found, leaving.problem)
+    tags = _astray(present, target.version, known.digest, ports, intent)
     shown = replace(shown, signs=not known.signed, version_tags=tags, moves_tags=intent.version_tags)
     # Going back to what was on hold says that it is wanted.
-    kept = tuple(it for it in kept if it.digest != known.digest)
-    behind = (*kept, *left_behind(newest[0] if newest else None, hold, target.version))
-    left = None if problem else observed.manifest
-    return RollbackProposal(shown, past_one, stated_options(past_one, target), (*kept, hold), left, behind)
+    kept = tuple(it for it in leaving.kept if it.digest != known.digest)
+    behind = (*kept, *left_behind(leaving.newest, hold, target.version))
+    options = stated_options(past_one, target)
+    return RollbackProposal(shown, past_one, options, (*kept, hold), leaving.ours, behind)
 
 
-def _kept(
-    observed: Observed, version: Version, back_to: Version, problem: str, ports: Ports, intent: Intent
-) -> tuple[tuple[Hold, ...], tuple[Record, ...]]:
-    """Return the holds that go on; and of a channel out of place its newest record, and that of what it had last."""
-    ledger = replace(ports.ledger(observed.channel), lenient=True)  # what hides records stops no rollback
-    kept = still_on(ledger.holds(observed.digest), back_to, intent.now)
-    is_astray = True
-    with suppress(ImmutableTagMoved):
-        is_astray = bool(problem or problem_of(place(observed, ports), version, ports))
-    if not is_astray:
-        return kept, ()
-    kept = (*kept_holds(observed, back_to, ledger, intent.now), *kept)
-    return kept, tuple(filter(None, (ledger.newest(), ledger.last())))
-
-
-def _leaving(
-    observed: Observed, target: Contents, ports: Ports, intent: Intent
-) -> tuple[str, Contents | None, Version]:
-    """Return why what the channel has is not to be trusted, its contents if they can be read, and its version.
-
-    The reason is empty where it only lost its signature. Without contents that are trusted the version is the target's:
-    a planted digest must not hold back every version by the number in it.
-
-    Raises:
-        NotBack: the target is newer than what the channel has.
-    """
-    channel, problem, base = observed.channel, "", None
-    try:
-        verify(ports.registry, channel, observed.digest, ports.require_trusted())
-    except (Unsigned, ForeignSignature) as error:
-        problem = str(error)
-        with suppress(ImmutableTagMoved):  # which stops no rollback
-            last = ports.ledger(channel).newest()
-            if isinstance(error, Unsigned) and last is not None and last.digest == observed.digest:
-                problem = ""
-    try:
-        base = read_contents(observed, ports, intent)
-    except Error:
-        if not problem:
-            raise
-    if problem or base is None:
-        return problem, base, target.version
-    if target.version > base.version:
-        raise NotBack(channel, base.version, target.version)
-    return problem, base, base.version
-
-
-def _astray(base: Observed, version: Version, target: Digest, ports: Ports, intent: Intent) -> tuple[str, ...]:
+def _astray(base: Present, version: Version, target: Digest, ports: Ports, intent: Intent) -> tuple[str, ...]:
     """Return the version tags from the target's version on that lead elsewhere; if it has none, to the base."""
     led = VersionTags(base.channel, version, ports).astray(target)
     return tuple(str(tag.tag) for tag, at in led.items() if intent.version_tags or at == base.digest)
@@ -197,7 +139,7 @@ def _hold(hold: Hold, target: Digest, ledger: Ledger, ports: Ports) -> Hold:
     the clocks say: of two holds that of the later rollback counts.
     """
     present = [it for it in ledger.holds(target) if it.digest == hold.digest]
-    moved = [record.at for record in ledger.records(hold.digest)][-1:]
+    moved = [record.at for record in replace(ledger, lenient=True).records(hold.digest)][-1:]
     for it in present:
         if moved and it.at >= moved[0] and replace(it, at=hold.at) == hold:
             return it
@@ -240,7 +182,7 @@ def _repeated(
     astray: Exception | None
     try:
         astray = problem_of(place(observed, ports), version, ports)
-    except VerificationFailed as error:
+    except (VerificationFailed, NotAnIndex) as error:
         astray = error
     is_version = wish.to.removeprefix("v") == str(version).removeprefix("v")  # which any of its digests has
     others = other_tags(observed.channel, version, digest, ports) if is_version else ()
@@ -256,6 +198,7 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
         ChannelMoved: the channel is somewhere else by now.
         ClusterWouldRefuse: clusters would not accept the target.
         HoldNotKept: the registry does not keep the hold.
+        ImmutableTagTaken: the target's immutable tag leads to another digest; everything else is done.
         VersionTagTaken: a version tag leads to a digest of another channel; everything else is done.
     """
     shown, signer = proposal.shown, ports.own_signer()
@@ -271,7 +214,11 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
         ensure_signed(registry, channel, shown.target, signer, intent.signature_format)
     versions = (shown.base_version, shown.target_version)  # of clusters before it, and after it
     require_accepted_there(registry, channel.at_digest(shown.target), ports.require_trusted(), versions)
-    tag_for_ever(channel, shown.target_version, manifest, ports)
+    taken = None
+    try:
+        tag_for_ever(channel, shown.target_version, manifest, ports)
+    except ImmutableTagTaken as error:  # no cluster follows that tag
+        taken = error
     writer = ports.writer(channel, intent.run)
     writer.keep(manifest, proposal.holds)
     if shown.is_there:
@@ -283,6 +230,8 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
     if intent.version_tags:  # those from the target's version on lead to it then
         had = digests_before(shown.base, proposal.holds)
         VersionTags(channel, shown.target_version, ports, had).settle(manifest)
+    if taken is not None:
+        raise taken
 
 
 def _move_back(proposal: RollbackProposal, writer: RecordWriter, ports: Ports, intent: Intent) -> None:

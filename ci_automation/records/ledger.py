@@ -18,6 +18,7 @@ from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.hold import Hold
 from ci_automation.records import attached
 from ci_automation.records.notes import HoldStatement, InvalidNote, Record
+from ci_automation.registry.port import NotAnIndex
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -45,6 +46,9 @@ class ImmutableTagMoved(VerificationFailed):
         self.hint = f"{reference.tag} must never move. Find out who moved it, and point it back or delete it."
 
 
+HIDING = (ImmutableTagMoved, attached.TooManyRecords, NotAnIndex)  # raised where an attacker hides records
+
+
 class Position(Struct, frozen=True):
     """Position of a channel: its digest and version, and its newest record and hold there."""
 
@@ -58,13 +62,14 @@ class Ledger(Struct, frozen=True):
     """Records and holds of `channel` signed by `trusted` signers; others are ignored. Without such signers it is empty.
 
     Each method that reads raises `NotAnIndex` if an attacker put something else where the list of referrers has to be,
-    and `TooManyRecords` if an attacker attached very many.
+    and `TooManyRecords` if an attacker attached very many. A `lenient` one raises neither, and no `ImmutableTagMoved`:
+    what is hidden so is not there.
     """
 
     registry: Registry
     channel: Reference
     trusted: Trusted | None
-    lenient: bool = False  # passes over a tag that hides a digest, and raises no `ImmutableTagMoved`
+    lenient: bool = False
 
     @property
     def name(self) -> str:
@@ -75,7 +80,12 @@ class Ledger(Struct, frozen=True):
         """Return the statements about `digest`, of these kinds or else all, whatever channel they name."""
         if self.trusted is None:
             return ()
-        return attached.read_statements(self.registry, self.channel, digest, self.trusted, kinds or (RECORD, HOLD))
+        try:
+            return attached.read_statements(self.registry, self.channel, digest, self.trusted, kinds or (RECORD, HOLD))
+        except (attached.TooManyRecords, NotAnIndex):
+            if self.lenient:
+                return ()
+            raise
 
     def all_records(self, digest: Digest) -> tuple[Record, ...]:
         """Return the records of `digest`, of whatever channel, the oldest first."""

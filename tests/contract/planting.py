@@ -11,7 +11,7 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
 from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.attached import MAX_STATEMENTS
-from ci_automation.records.notes import Record
+from ci_automation.records.notes import HoldStatement, Record
 from ci_automation.registry.contents import referrers_tag
 from tests.fakes.world import (
     CHANNEL,
@@ -43,16 +43,16 @@ def delete_channel(world: World) -> None:
     del world.registry.repositories[str(CHANNEL.repository)].tags[str(CHANNEL.tag)]
 
 
-def attach_junk(world: World, digest: Digest, number: int = MAX_STATEMENTS + 1) -> None:
-    """Let somebody attach more to a digest than a run reads, each as a record."""
+def attach_junk(world: World, digest: Digest, kind: str = "record") -> None:
+    """Let somebody attach more records, or holds, to a digest than a run reads."""
     world.registry.put_blob(CHANNEL, CONFIG_BLOB)
-    for each in range(number):
+    for each in range(MAX_STATEMENTS + 1):
         layer = f"junk {each}".encode()
         world.registry.put_blob(CHANNEL, layer)
         junk = Manifest.build(
             Descriptor.of(FLUX_CONFIG, CONFIG_BLOB),
             (Descriptor.of("text/plain", layer),),
-            artifact_type=Record.media_type,
+            artifact_type=(Record if kind == "record" else HoldStatement).media_type,
             subject=Descriptor(OCI_MANIFEST, digest, 2),
         )
         world.registry.put_referrer(CHANNEL, junk)

@@ -20,6 +20,7 @@ from ci_automation.flows.lift import lift
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import NoSigner
+from ci_automation.flows.publication.leaving import NotBack
 from ci_automation.flows.publication.past import (
     AmbiguousVersion,
     NotInHistory,
@@ -29,7 +30,7 @@ from ci_automation.flows.publication.past import (
     find_past,
 )
 from ci_automation.flows.publication.placement import ChannelMovedBack
-from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose_rollback, roll_back
+from ci_automation.flows.rollback import RollbackRefused, Wish, propose_rollback, roll_back
 from ci_automation.flows.update import NotOurs, adopt, heal, update
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import immutable_tag

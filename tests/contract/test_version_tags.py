@@ -18,8 +18,9 @@ from ci_automation.flows.lift import lift
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.prune import survey
+from ci_automation.flows.publication.leaving import NotBack
 from ci_automation.flows.publication.tags import VersionTagAstray, VersionTags, VersionTagTaken
-from ci_automation.flows.rollback import NotBack, Wish, propose_rollback, roll_back
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import NotOurs, heal, update
 from ci_automation.flows.verify import verify_channel
 from ci_automation.policy.model import BUMPS, Action, Policy

@@ -94,7 +94,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         compared_options=_options(signed, before, path) if signed else (),
         stated=tuple(f"{name} {said[:_MOST_STATED]}" for name, said in stated if said),
         secrets=plain_secrets(tree.without(path), lenient=True),
-        holds=tuple(it.goes_on_as for it in kept_holds(observed, recovered.version, ledger, intent.now)),
+        holds=tuple(it.goes_on_as for it in kept_holds(observed.digest, recovered.version, ledger, intent.now)),
         hazards=built.hazards,
         changes=compare_with_flux_alone(upstream, applied, Known(intent.clusters, kustomize=ports.kustomize)),
         texts=overlay_diffs(before.without(path), tree.without(path)),

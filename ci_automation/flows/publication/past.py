@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
@@ -181,7 +182,8 @@ def _named(tag: Reference, channel: Reference, present: Digest, ports: Ports) ->
 
 def _last_of(channel: Reference, version: Version, found: dict[Digest, str], ports: Ports) -> Digest:
     """Return the one of several digests that the channel had last."""
-    moves = [(record.at, digest) for digest in found for record in ports.ledger(channel).records(digest)]
+    ledger = replace(ports.ledger(channel), lenient=True)
+    moves = [(record.at, digest) for digest in found for record in ledger.records(digest)]
     latest = max((at for at, _ in moves), default=None)
     last = {digest for at, digest in moves if at == latest}
     if len(last) != 1:

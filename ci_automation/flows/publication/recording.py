@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,8 +17,9 @@ from ci_automation.flux.components import controller_images, unpin
 from ci_automation.policy.hold import Hold, still_on
 from ci_automation.records import provenance, sbom
 from ci_automation.records.attached import attest
-from ci_automation.records.ledger import ImmutableTagMoved
+from ci_automation.records.ledger import HIDING
 from ci_automation.records.notes import Record
+from ci_automation.registry.port import NotAnIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,16 +114,16 @@ def sign_publication(publication: Publication, writer: RecordWriter, ports: Port
     return writer.sign(made)
 
 
-def kept_holds(observed: Observed, version: Version, ledger: Ledger, now: datetime) -> tuple[Hold, ...]:
+def kept_holds(present: Digest, version: Version, ledger: Ledger, now: datetime) -> tuple[Hold, ...]:
     """Return the holds on what a channel had last, which a person's adoption of another digest does not end.
 
     Raises:
         ImmutableTagMoved: a tag hides a digest.
     """
     last = ledger.last()
-    if last is None or last.digest == observed.digest:
+    if last is None or last.digest == present:
         return ()
-    return tuple(it for it in still_on(ledger.holds(last.digest), version, now) if it.digest != observed.digest)
+    return tuple(it for it in still_on(ledger.holds(last.digest), version, now) if it.digest != present)
 
 
 def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent: Intent) -> None:
@@ -135,7 +137,7 @@ def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent
     ports.say(f"recording that {observed.digest} was adopted")
     ports.registry.put_blob(channel, CONFIG_BLOB)
     ledger, writer = ports.ledger(channel), ports.writer(channel, intent.run)
-    writer.keep(observed.manifest, kept_holds(observed, contents.version, ledger, intent.now))
+    writer.keep(observed.manifest, kept_holds(observed.digest, contents.version, ledger, intent.now))
     last, had = ledger.newest(), ledger.last()
     now = ports.later_than(had.at if had else None).clock()
     here = Hold(contents.version, observed.digest, now, reason="another digest was adopted")
@@ -176,11 +178,15 @@ def left_behind(last: Record | None, hold: Hold, version: Version) -> tuple[Hold
 
 
 def mark_left(writer: RecordWriter, left: Iterable[Hold]) -> None:
-    """Attach to each digest of these holds, if it is there, that the channel left it."""
+    """Attach to each digest of these holds, if it is there, that the channel left it.
+
+    Where an attacker put something else in the place of the list of referrers, no run goes on from the digest anyway.
+    """
     for hold in left:
         at = writer.channel.at_digest(hold.digest)
         if writer.registry.resolve(at) is not None:
-            writer.mark_left(writer.registry.manifest(at), hold)
+            with suppress(NotAnIndex):
+                writer.mark_left(writer.registry.manifest(at), hold)
 
 
 def sign_rollback(shown: Rollback, options: Digest, writer: RecordWriter, ports: Ports, intent: Intent) -> bytes:
@@ -212,9 +218,9 @@ def _back_again(content: RecordedContent, shown: Rollback, ledger: Ledger, now: 
 
     If the last rules are hidden, which stops no rollback, there is none: other content is asked for by digest.
     """
-    left = ledger.records(shown.base)
     try:
+        left = ledger.records(shown.base)
         last = (left[-1].content if left else None) or ledger.last_content()
-    except ImmutableTagMoved:
+    except HIDING:
         return None
     return replace(content, at=max(now, content.at), rules=content.rules.after(last.rules) if last else content.rules)

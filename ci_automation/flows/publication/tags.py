@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved
@@ -148,7 +149,7 @@ class VersionTags(Struct, frozen=True):
 
     def _taken(self, astray: dict[Reference, Digest | None]) -> dict[Reference, VersionTagTaken]:
         """Return the tags that lead to what the channel never had, as far as its signed records tell."""
-        ledger, found = self.ports.ledger(self.channel), {}
+        ledger, found = replace(self.ports.ledger(self.channel), lenient=True), {}
         for tag, digest in astray.items():
             if digest is None or digest in self.had:
                 continue

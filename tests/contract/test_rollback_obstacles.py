@@ -1,0 +1,211 @@
+"""A rollback in an emergency: what an attacker planted beside its way does not stop it, nor does a killed run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import CONFIG_BLOB, OCI_INDEX
+from ci_automation.flows.init import init
+from ci_automation.flows.publication.placement import ChannelMovedBack
+from ci_automation.flows.publication.tags import ImmutableTagTaken, VersionTagTaken
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
+from ci_automation.flows.update import update
+from ci_automation.flows.verify import verify_channel
+from ci_automation.records.attached import TooManyRecords
+from ci_automation.records.ledger import Ledger
+from tests.contract.interference import Killed
+from tests.contract.planting import EVERY, at, attach_junk, made, plant, put_in_place_of_the_list
+from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, version_of
+from tests.fakes.registry import Asked
+from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.flux.version import Version
+
+LESS = type(OVERLAY)(OVERLAY.files[:1])
+
+
+@pytest.fixture(autouse=True)
+def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("step", "findings"):
+        monkeypatch.setattr(f"ci_automation.flows.planning.{place}.impact_of", lambda *_: Found())
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a channel that has the newest release, after its patch."""
+    return grown()
+
+
+def of(world: World, version: Version) -> Digest:
+    tag = next(tag for tag in world.registry.tags(CHANNEL) if tag.startswith(f"{version}-"))
+    digest = world.registry.resolve(CHANNEL.at_tag(tag))
+    assert digest is not None
+    return digest
+
+
+def held(world: World) -> list[Version]:
+    return [hold.version for hold in Ledger(world.registry, CHANNEL, OURS).holds(at(world))]
+
+
+def point_at(world: World, digest: Digest) -> None:
+    world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(digest)))
+
+
+def plant_beside(world: World, version: Version) -> Digest:
+    """Let somebody give an artifact of their own an immutable tag, as a run would, with more than a run reads on it."""
+    composed = made(OLD, LESS)
+    world.registry.put_blob(CHANNEL, composed.recipe.layer)
+    world.registry.put_blob(CHANNEL, CONFIG_BLOB)
+    world.registry.put_manifest(CHANNEL.at_tag(f"{version}-{composed.digest.short}"), composed.manifest)
+    attach_junk(world, composed.digest)
+    return composed.digest
+
+
+class TestWhatIsPlanted:
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            b'{"schemaVersion":2,"mediaType":"%s","manifests":[]}' % OCI_INDEX.encode(),
+            b"{}",
+            b"no JSON",
+            b'{"schemaVersion":2,"config":{},"layers":[7]}',
+        ],
+        ids=["an index", "nothing in it", "no JSON", "no layers"],
+    )
+    def test_a_manifest_that_nobody_can_read_is_left_like_all_else(self, world: World, raw: bytes) -> None:
+        back(world)
+        repository, planted = world.registry.repositories[str(CHANNEL.repository)], Digest.of(raw)
+        repository.manifests[planted] = raw
+        repository.tags["production"] = planted
+        shown = back(world, str(OLD))
+        assert (shown.base, version_of(world)) == (planted, OLD)
+        assert shown.problem.startswith("the manifest is not a Flux artifact")
+        assert MINOR in held(world)
+        update(CHANNEL, world.ports(), intent(policy=EVERY))
+
+    @pytest.mark.parametrize("ours", [True, False], ids=["from a release", "from what was planted"])
+    @pytest.mark.parametrize("where", ["of the team", "planted", "present"])
+    def test_records_without_number_are_no_obstacle_beside_the_way(
+        self, world: World, where: str, *, ours: bool
+    ) -> None:
+        if not ours:
+            plant(world, made(PATCH, LESS))
+        if where == "planted":
+            plant_beside(world, MINOR)
+        else:
+            attach_junk(world, of(world, OLD) if where == "of the team" else at(world))
+        base = at(world)
+        back(world)
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
+        assert (version_of(world), hold.digest) == (PATCH, base)
+
+    @pytest.mark.parametrize("ours", [True, False], ids=["from a release", "from what was planted"])
+    def test_neither_is_what_is_in_the_place_of_a_list(self, *, ours: bool) -> None:
+        world = World()
+        world.registry.referrers_api = False
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        update(CHANNEL, world.ports(), intent())
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        put_in_place_of_the_list(world, of(world, PATCH))
+        if not ours:
+            plant(world, made(PATCH, LESS))
+        back(world, str(OLD))
+        assert version_of(world) == OLD
+
+    @pytest.mark.parametrize("listed", [True, False], ids=["too many records", "no list of them"])
+    def test_neither_is_what_hides_the_marks_of_a_rollback_of_before(self, *, listed: bool) -> None:
+        world = World()
+        world.registry.referrers_api = listed
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        update(CHANNEL, world.ports(), intent())
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        refused = at(world)
+        back(world)
+        if listed:
+            attach_junk(world, refused, kind="hold")
+        else:
+            put_in_place_of_the_list(world, refused)
+        back(world, str(OLD))
+        record = Ledger(world.registry, CHANNEL, OURS).records(at(world))[-1]
+        assert (record.version, record.rolled_back, held(world)) == (OLD, True, [MINOR, PATCH])
+
+    def test_neither_is_another_digest_of_the_version_that_is_named(self, world: World) -> None:
+        wanted = of(world, PATCH)
+        plant_beside(world, PATCH)
+        back(world)
+        assert at(world) == wanted
+
+    def test_version_tags_go_back_beside_one_that_was_planted(self) -> None:
+        world, wish = World(), intent(version_tags=True)
+        init(CHANNEL, OLD, world.ports(), intent(version_tags=True, overlay=OVERLAY))
+        update(CHANNEL, world.ports(), wish)
+        update(CHANNEL, world.ports(), intent(version_tags=True, policy=AUTO))
+        planted = plant_beside(world, OLD)
+        world.registry.put_manifest(CHANNEL.at_tag("v9.9.9"), world.registry.manifest(CHANNEL.at_digest(planted)))
+        proposal = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), wish)
+        with pytest.raises(VersionTagTaken, match=r"v9\.9\.9"):
+            roll_back(proposal, world.ports(), wish)
+        assert world.registry.resolve(CHANNEL.at_tag(str(MINOR))) == at(world) == of(world, PATCH)
+
+    def test_an_immutable_tag_that_was_moved_is_told_when_all_else_is_done(self, world: World) -> None:
+        wanted = of(world, PATCH)
+        tag = CHANNEL.at_tag(f"{PATCH}-{wanted.short}")
+        world.registry.put_manifest(tag, world.registry.manifest(CHANNEL))
+        with pytest.raises(ImmutableTagTaken, match=str(tag.tag)):
+            back(world, str(wanted))
+        assert at(world) == wanted
+        assert Ledger(world.registry, CHANNEL, OURS).records(wanted)[-1].rolled_back
+
+    @pytest.mark.parametrize("what", ["target", "present"])
+    def test_what_hides_the_holds_on_the_way_is(self, world: World, what: str) -> None:
+        before = at(world)
+        attach_junk(world, of(world, PATCH) if what == "target" else before, kind="hold")
+        with pytest.raises(TooManyRecords, match=str(of(world, PATCH) if what == "target" else before)):
+            back(world)
+        assert at(world) == before
+
+
+class TestAfterAKilledPublication:
+    """A run moved the channel, and ended before it wrote the record of that."""
+
+    def killed(self, before_it: Callable[[World], object]) -> World:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        before_it(world)
+        world.registry.requests.clear()
+
+        def before(_: Asked) -> None:
+            if Asked("put_manifest", str(CHANNEL)) in world.registry.requests:
+                raise Killed
+
+        world.registry.before = before
+        with pytest.raises(Killed):
+            update(CHANNEL, world.ports(), intent(policy=AUTO))
+        world.registry.before = lambda _: None
+        return world
+
+    @pytest.mark.parametrize("fast", [timedelta(), timedelta(days=90)], ids=["clocks agree", "one was ahead"])
+    def test_nobody_moves_the_channel_up_again_to_what_it_had_before_that(self, fast: timedelta) -> None:
+        def patched(world: World) -> None:
+            ahead = replace(world.ports(), clock=lambda: datetime.now(UTC) + fast)
+            assert update(CHANNEL, ahead, intent()).done == 1
+
+        world = self.killed(patched)
+        left = at(world)
+        back(world, str(OLD))
+        oldest = at(world)
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        assert (at(world), held(world)) == (oldest, [MINOR])
+        assert verify_channel(CHANNEL, world.ports(), intent()).problem is None
+        for other in (of(world, PATCH), left):
+            point_at(world, other)
+            with pytest.raises(ChannelMovedBack):
+                update(CHANNEL, world.ports(), intent(policy=AUTO))
