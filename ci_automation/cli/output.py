@@ -55,10 +55,9 @@ def confirmation(given: Arguments) -> Callable[[Adoption], bool]:
 
     def ask(adoption: Adoption) -> bool:
         from ci_automation.flows.publication.adoption import NotAdopted
-        from ci_automation.report.adoption import ALONE, adoption_text
+        from ci_automation.report.adoption import ALONE, adoption_parts
 
-        done_with_progress()
-        click.echo(f"{adoption_text(adoption, every=given.verbose)}\n{ALONE}", err=True)
+        print_parts((*adoption_parts(adoption, every=given.verbose), MarkedLine(ALONE)), err=True)
         if not given.yes and not (answer := confirmed("Trust it, and sign it?")):
             raise NotAdopted(adoption.channel, said_no=answer is False)
         return True
@@ -78,15 +77,17 @@ def done_with_progress() -> None:
         click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def width() -> int | None:
-    """Return how wide the terminal is; None if the output goes elsewhere, where no line is folded."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def width(*, err: bool = False) -> int | None:
+    """Return how wide the terminal is; None if the output, or `err`, goes elsewhere, where no line is folded."""
+    return shutil.get_terminal_size().columns if (sys.stderr if err else sys.stdout).isatty() else None
 
 
-def print_table(table: Table) -> None:
+def print_table(table: Table, *, err: bool = False) -> None:
     """Print a table, on a terminal within its width: sentences are folded between words, and no digest is broken."""
     done_with_progress()
-    click.echo(table.to_text(width(), lambda cell, it: click.style(it, fg=_COLOURS[cell]) if cell in _COLOURS else it))
+    columns = width(err=err)
+    shown = table.to_text(columns, lambda cell, it: click.style(it, fg=_COLOURS[cell]) if cell in _COLOURS else it)
+    click.echo(shown, err=err)
 
 
 def print_json(value: Mapping[str, Any], form: str = "") -> None:
@@ -102,16 +103,16 @@ def _escaped(sign: re.Match[str]) -> str:
     return json.dumps(sign[0])[1:-1] if sign[0] > "\x7f" else "\\u007f"
 
 
-def print_parts(parts: Iterable[Part]) -> None:
+def print_parts(parts: Iterable[Part], *, err: bool = False) -> None:
     """Print lines and tables in their order; a line has the colour of its mark, and is folded on a terminal."""
     done_with_progress()
     for part in parts:
         if isinstance(part, MarkedLine):
             colour = _COLOURS.get(part.mark)
-            for line in part.lines(width()):
-                click.echo(click.style(line, fg=colour, bold=True) if colour else line)
+            for line in part.lines(width(err=err)):
+                click.echo(click.style(line, fg=colour, bold=True) if colour else line, err=err)
         else:
-            print_table(part)
+            print_table(part, err=err)
 
 
 def print_aside(text: str) -> None:

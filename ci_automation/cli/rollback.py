@@ -10,7 +10,7 @@ import click
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
 from ci_automation.cli.follow_up import lifting
-from ci_automation.cli.output import confirmed, done_with_progress, print_json, print_line, print_parts
+from ci_automation.cli.output import confirmed, print_json, print_line, print_parts
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import target
 from ci_automation.errors import Error, PolicyRefused, UsageError
@@ -20,7 +20,7 @@ from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.decision import Decision
 from ci_automation.records.notes import MAX_TEXT, is_fit
 from ci_automation.registry import open_registry
-from ci_automation.report.blocks import plain_text
+from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.rollback import hold_json, rollback_parts
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
     def ask(channel: Reference, holds: Sequence[Hold]) -> None:
         for hold in holds:
             why = f": {hold.reason}" if hold.reason else ""
-            click.echo(plain_text(f"{hold.version} ({hold.digest}) is on hold {hold.end}{why}"), err=True)
-        click.echo("The next run may publish it again, as the policy says.", err=True)
+            print_parts([MarkedLine(f"{hold.version} ({hold.digest}) is on hold {hold.end}{why}")], err=True)
+        print_parts([MarkedLine("The next run may publish it again, as the policy says.")], err=True)
         question = f"Lift {'the hold' if len(holds) == 1 else f'these {len(holds)} holds'}?"
         if asks and not (answer := confirmed(question)):
             raise NotConfirmed(f"no hold on {channel} was lifted", said_no=answer is False)
@@ -215,10 +215,4 @@ def _needs_a_yes(proposal: RollbackProposal) -> bool:
 
 def _show(shown: Rollback, goal: Target, given: Arguments) -> None:
     """Print what is proposed: where the output is for programs, on standard error."""
-    parts = rollback_parts(shown, lifting(goal, given), every=given.verbose)
-    if given.output == "text":
-        print_parts(parts)
-        return
-    done_with_progress()
-    for part in parts:
-        click.echo(part.to_text(), err=True)
+    print_parts(rollback_parts(shown, lifting(goal, given), every=given.verbose), err=given.output != "text")

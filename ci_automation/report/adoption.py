@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flux.components import hunks
-from ci_automation.report.blocks import Table, on_terminal, plain_line, plain_text
+from ci_automation.report.blocks import MarkedLine, Table, on_terminal, plain_line
 from ci_automation.report.changes import beside_flux, in_files
 from ci_automation.report.findings import Findings
 from ci_automation.report.rights import rights_blocks
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.impact.rights import FolderRights
+    from ci_automation.report.blocks import Part
 
 ALONE = "Adoption signs and records this digest, and publishes nothing else."
 _LINES = 60  # of a difference; `pull` has the rest
@@ -69,25 +70,19 @@ def difference(old: bytes, new: bytes) -> tuple[str, ...]:
 
 
 def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool = False) -> str:
-    """Return every file of an artifact, and how its components differ from what Flux would have rendered.
+    """Return the review of an artifact where no line is folded: see `adoption_parts`."""
+    return "\n".join(part.to_text() for part in adoption_parts(adoption, shown, every=every))
+
+
+def adoption_parts(adoption: Adoption, shown: int | None = _LINES, *, every: bool = False) -> Iterator[Part]:
+    """Yield every file of an artifact, and how its components differ from what Flux would have rendered.
 
     Of the difference `shown` lines are there, or all; of what Flux may do, the gravest, or `every` right.
     """
-    lines = [adoption.problem, "", f"{adoption.channel} is at {adoption.digest}."]
-    if adoption.stated:
-        lines.append(f"Its manifest says, and no signature proves: {'; '.join(map(plain_line, adoption.stated))}.")
-    lines.append(f"It is Flux {adoption.version} with {_options(adoption.options)}.")
-    if adoption.compared_with and adoption.options != adoption.compared_options:
-        lines.append(f"The signed digest has {_options(adoption.compared_options)}.")
-    if adoption.version_tags:
-        lines.append(
-            f"These version tags lead to it then, for clusters with ref.semver: {', '.join(adoption.version_tags)}."
-        )
-    lines += adoption.holds
-    lines += [
-        f"danger: {shlex.quote(path)} holds a Secret in plain text, which everyone who can pull the artifact can read"
-        for path in adoption.secrets
-    ]
+    yield from map(MarkedLine, _facts(adoption))
+    for path in adoption.secrets:
+        text = f"{shlex.quote(path)} holds a Secret in plain text, which everyone who can pull the artifact can read"
+        yield MarkedLine(f"danger: {text}", "danger")
     # Before the edits, whose end a page may cut off.
     if adoption.overlay:
         compared = (
@@ -95,44 +90,58 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool
             if adoption.compared_with
             else "no signed digest to compare them with"
         )
-        lines.append(f"All files but {adoption.components} ({compared}):")
+        yield MarkedLine(f"All files but {adoption.components} ({compared}):")
         rows = [(shlex.quote(file.path), str(file.size), file.digest.short, file.change) for file in adoption.overlay]
-        lines += [Table(("path", "bytes", "sha256", ""), tuple(rows)).to_text(), ""]
+        yield from (Table(("path", "bytes", "sha256", ""), tuple(rows)), MarkedLine(""))
     else:
-        lines.append(f"There are no files but {adoption.components}.")
+        yield MarkedLine(f"There are no files but {adoption.components}.")
     for parts in (
         beside_flux(Findings(adoption.changes, adoption.hazards), every=every),
         on_terminal(rights_blocks(adoption.rights, every=every, beside_flux=True)),
     ):
-        told = [part.to_text() for part in parts]
-        lines += [*told, ""] if told else ()
-    return plain_text("\n".join([*lines, *_difference_lines(adoption, shown), *_texts(adoption, every=every)]))
+        told = tuple(parts)
+        yield from (*told, MarkedLine("")) if told else ()
+    yield from _difference_lines(adoption, shown)
+    yield from _texts(adoption, every=every)
 
 
-def _texts(adoption: Adoption, *, every: bool) -> Iterator[str]:
+def _facts(adoption: Adoption) -> Iterator[str]:
+    """Yield why it is shown, and what it says of itself."""
+    yield from (*adoption.problem.split("\n"), "", f"{adoption.channel} is at {adoption.digest}.")
+    if adoption.stated:
+        yield f"Its manifest says, and no signature proves: {'; '.join(map(plain_line, adoption.stated))}."
+    yield f"It is Flux {adoption.version} with {_options(adoption.options)}."
+    if adoption.compared_with and adoption.options != adoption.compared_options:
+        yield f"The signed digest has {_options(adoption.compared_options)}."
+    if adoption.version_tags:
+        yield f"These version tags lead to it then, for clusters with ref.semver: {', '.join(adoption.version_tags)}."
+    yield from adoption.holds
+
+
+def _texts(adoption: Adoption, *, every: bool) -> Iterator[Part]:
     """Yield the text of the files, at the end, which a page may cut off; what is left out is counted or named."""
-    yield from (part.to_text() for part in in_files(adoption.texts, every=every))
+    yield from in_files(adoption.texts, every=every)
     told = {it.path for it in adoption.texts}
     if left := [it for it in adoption.overlay if it.path not in told and it.change != "same"]:
-        yield f"Files whose text is not shown: {len(left)}. Read them before you adopt it:"
+        yield MarkedLine(f"Files whose text is not shown: {len(left)}. Read them before you adopt it:")
         yield _pulling(adoption)
 
 
-def _pulling(adoption: Adoption) -> str:
+def _pulling(adoption: Adoption) -> MarkedLine:
     at = adoption.channel.at_digest(adoption.digest)
-    return f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}"
+    return MarkedLine(f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}", to_copy=True)
 
 
-def _difference_lines(adoption: Adoption, shown: int | None) -> Iterator[str]:
+def _difference_lines(adoption: Adoption, shown: int | None) -> Iterator[MarkedLine]:
     """Yield how the components differ from what Flux would have rendered, and how to read what is left out."""
     upstream = f"what Flux {adoption.version} renders with its options"
     if not adoption.difference:
-        yield f"{adoption.components} equals {upstream}, byte for byte."
+        yield MarkedLine(f"{adoption.components} equals {upstream}, byte for byte.")
         return
-    yield f"{adoption.components} differs from {upstream}:"
-    yield from (f"  {line}" for line in adoption.difference[:shown])
+    yield MarkedLine(f"{adoption.components} differs from {upstream}:")
+    yield from (MarkedLine(f"  {line}", to_copy=True) for line in adoption.difference[:shown])
     if shown is not None and (more := len(adoption.difference) - shown) > 0:
-        yield f"  ... and {more} more lines. Read all of them before you adopt it:"
+        yield MarkedLine(f"  ... and {more} more lines. Read all of them before you adopt it:")
         yield _pulling(adoption)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
+import click
 import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
+from ci_automation.cli.arguments import Arguments
+from ci_automation.cli.output import confirmation
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty, FileDiff, Hazard, Severity
 from ci_automation.impact.compare import changes
@@ -177,3 +182,38 @@ def test_no_other_file_is_said() -> None:
         adoption_text(replace(ADOPTION, overlay=())).count("There are no files but flux-system/gotk-components.yaml.")
         == 1
     )
+
+
+def test_on_a_terminal_lines_are_folded_between_words_but_those_to_copy(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rights = tuple(
+        Right(
+            "",
+            (f"ServiceAccount flux-system/controller-{n}",),
+            f"ClusterRole view-{n}",
+            "b",
+            "read pods",
+            Severity.DANGER,
+        )
+        for n in range(9)
+    )
+    difference = (f"+{'a long line of a file, ' * 8}",)
+    shown = replace(
+        ADOPTION,
+        difference=difference,
+        stated=("source https://git.example/a",) * 9,
+        rights=(FolderRights(".", rights),),
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert confirmation(Arguments(yes=True))(shown)
+    lines = click.unstyle(capsys.readouterr().err).replace("\r", "").splitlines()
+    to_copy = [line for line in lines if len(line) > 80]
+    assert [line.split(" oci:")[0] for line in to_copy] == [f"  {difference[0]}", "  flux-manifests pull"]
+    assert str(ADOPTION.digest) in " ".join(lines)
+    assert lines[-1] == "Adoption signs and records this digest, and publishes nothing else."
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    assert confirmation(Arguments(yes=True))(shown)
+    whole = capsys.readouterr().err
+    assert whole.startswith(adoption_text(shown))
