@@ -49,9 +49,9 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
     The newest move of the channel comes first. When, why and by whom is in signed records and holds. It leaves out
     those that no trusted signer signed. Artifacts that only other channels of the repository have are listed with -v
     (they have no number), or without a key to read records with. @1 is the artifact of the repository with the highest
-    version now, @2 the one below it: `diff ARTIFACT@2 ARTIFACT@1` compares two. The next publication can move these
-    numbers; a tag such as v2.9.4-1a2b3c4d5e6f stays. --since leaves out older rows, and those without a time. -v prints
-    a table with every column.
+    version now, and of one version the newest publication; @2 is the one below it: `diff ARTIFACT@2 ARTIFACT@1`
+    compares two. The next publication can move these numbers; a tag such as v2.9.4-1a2b3c4d5e6f stays. --since leaves
+    out older rows, and those without a time. -v prints a table with every column.
 
     \b
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub

@@ -38,7 +38,8 @@ class HistoryEntry(Struct, frozen=True):
     """One digest: its immutable tag (none if another tool published it), the other tags on it, its records and holds.
 
     Without records its time and publisher are unknown; `problem` says why they cannot be read. The number counts from
-    the newest version of the repository, trusted or not; 0 of what only other channels had.
+    the newest version of the repository, trusted or not, and of one version from the newest publication; 0 of what only
+    other channels had.
     """
 
     digest: Digest
@@ -67,6 +68,13 @@ class HistoryEntry(Struct, frozen=True):
     def last(self) -> datetime | None:
         """Return when a channel came to it last, if a record tells."""
         return self.records[-1].at if self.records else None
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """Return what its number goes by: version, then publication; rollbacks and promotions publish nothing."""
+        made = (it.at.timestamp() for it in self.records if not (it.rolled_back or it.promoted_from))
+        published = max(made, default=self.last.timestamp() if self.last else 0)
+        return self.version is not None, self.version or _NONE, published, str(self.digest)
 
 
 class History(Struct, frozen=True):
@@ -97,7 +105,7 @@ def history(reference: Reference, ports: Ports, *, every: bool = False) -> Histo
         if (digest := registry.resolve(reference.at_tag(tag))) is not None:
             digests.setdefault(digest, []).append(tag)
     entries = [_entry(reference, digest, sorted(names), ports) for digest, names in digests.items()]
-    ranked = sorted(entries, key=lambda it: (it.version is not None, it.version or _NONE, str(it.digest)), reverse=True)
+    ranked = sorted(entries, key=lambda it: it.rank, reverse=True)
     entries = [replace(entry, number=number) for number, entry in enumerate(ranked, 1)]
     shown = entries
     if ports.trusted is not None and reference.tag in tags:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.copy import copy
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.attached import channel_name, known_as
@@ -44,6 +46,7 @@ def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"ci_automation.flows.planning.{place}.impact_of", lambda *_: Found())
 
 
+NEVER = Policy(actions=dict.fromkeys(BUMPS, Action.NEVER))
 FOOTER = ("All signed", "It is signed", "Numbers rank", "flux-manifests diff")  # lines that are no row
 
 
@@ -279,6 +282,40 @@ def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
     assert [found[side]["digest"] for side in ("from", "to")] == [digests[OLD], digests[MINOR]]
 
 
+def test_of_one_version_the_newest_publication_has_the_smaller_number() -> None:
+    """A rollback and a promotion publish nothing, so that they change no number."""
+    world = World()
+    times = itertools.count()
+
+    def publish(**content: Any) -> Digest:
+        now = NOW + timedelta(hours=next(times))
+        ports, wish = replace(world.ports(), clock=lambda: now), intent(**content, policy=NEVER)
+        (step,) = (plan := make_plan(CHANNEL, ports, wish).plan).steps
+        apply(plan, {step.target}, ports, wish)
+        return at(world)
+
+    init(CHANNEL, MINOR, world.ports(), intent(overlay=OVERLAY))
+    first = at(world)
+    digests = [first, *(publish(overlay=OVERLAY.replaced("own.txt", text)) for text in (b"1", b"2", b"3", b"4"))]
+
+    def ranked() -> list[Digest]:
+        return [it.digest for it in sorted(history(CHANNEL, world.ports()).entries, key=lambda it: it.number)]
+
+    assert ranked() == digests[::-1]
+    later = replace(world.ports(), clock=lambda: NOW + timedelta(days=1))
+    roll_back(propose_rollback(CHANNEL, Wish(str(digests[1])), later, intent()), later, intent())
+    assert (at(world), ranked()) == (digests[1], digests[::-1])
+    entry = history(CHANNEL, world.ports()).entries[-1]
+    promoted = replace(entry.records[-1], promoted_from="staging", at=NOW + timedelta(days=2))
+    assert replace(entry, records=(*entry.records, promoted)).rank == entry.rank
+    forget_records(world, digests[-1])
+    assert ranked() == [*digests[-2::-1], digests[-1]]
+    unknown = history(CHANNEL, world.ports(None, None)).entries
+    assert [it.digest for it in unknown] == sorted(digests, key=str, reverse=True)
+    assert publish(overlay=OVERLAY) == first
+    assert ranked() == [first, *digests[-2:0:-1], digests[-1]]
+
+
 def test_each_row_begins_with_the_name_to_copy() -> None:
     (entry, *_) = history(CHANNEL, grown().ports(None, None)).entries
     for tag, name in ((entry.tag, f"{entry.tag}"), (None, f"{entry.version} {entry.digest.short}")):
@@ -301,7 +338,7 @@ def test_who_signed_is_told_of_each_row_if_it_is_not_the_same_for_all() -> None:
 def test_of_other_content_of_the_version_it_says_which_was_left_and_is_on_hold() -> None:
     world = grown()
     here = at(world)
-    debug = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(BUMPS, Action.NEVER)))
+    debug = intent(flags={"log-level": "debug"}, policy=NEVER)
     plan = make_plan(CHANNEL, world.ports(), debug).plan
     apply(plan, {plan.steps[-1].target}, world.ports(), debug)
     left = at(world)

@@ -184,6 +184,7 @@ class TestWhere:
             "v2.98.8-000000000000",
             f"sha256:{'0' * 64}",
             "production",
+            "production@2",
             "407c2ea8c7ae",
             "sha256:407c2ea8c7ae",
         ],
