@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,6 +20,8 @@ from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
 from ci_automation.records.attached import TooManyRecords
+from ci_automation.records.ledger import last_digests, notes_in
+from ci_automation.records.notes import Record
 from ci_automation.registry.port import NotAnIndex, NotFound
 from ci_automation.signing.legacy import is_signature
 from ci_automation.signing.verify import verify
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.retention import Window
-    from ci_automation.records.notes import Record
+    from ci_automation.records.attached import Said
     from ci_automation.registry.port import Registry
     from ci_automation.signing.trust import Trusted
 
@@ -74,8 +77,9 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime, g
     trusted = ports.require_trusted()
     tags = _tags(repository, ports)
     led_to = _led_to(repository, tags, ports)
-    moves = {digest: _moves(repository, digest, ports, trusted) for tag, digest in tags.items() if _is_own(tag, digest)}
-    last, ends = _last_moments(moves), _ends(moves, ports.ledger(repository).name.rpartition(":")[0])
+    said = {digest: _said(repository, digest, ports, trusted) for tag, digest in tags.items() if _is_own(tag, digest)}
+    moves = {digest: None if it is None else notes_in(it, Record) for digest, it in said.items()}
+    last, ends = _last_moments(moves), _ends(said, ports.ledger(repository).name.rpartition(":")[0])
     for name in gone:
         if name in tags or ends.pop(name, None) is None:
             why = "its tag is there" if name in tags else "no signed record in this repository names it"
@@ -88,7 +92,7 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime, g
             moves[digest] is not None,
             _others(tag, tags, led_to),
             last.get(digest),
-            tuple(sorted(name for name, end in ends.items() if end == digest)),
+            tuple(sorted(name for name, last_ones in ends.items() if digest in last_ones)),
         )
         for tag, digest in tags.items()
         if digest in moves and (version := _own_version(repository, tag, digest, moves[digest], ports)) is not None
@@ -153,13 +157,13 @@ def _led_to(repository: Reference, tags: Mapping[str, Digest], ports: Ports) -> 
     return found
 
 
-def _moves(repository: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> tuple[Record, ...] | None:
-    """Return the records of a digest that is signed; None if no trusted signer signed it."""
+def _said(repository: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> tuple[Said, ...] | None:
+    """Return the records and holds of a digest that is signed; None if no trusted signer signed it."""
     try:
         verify(ports.registry, repository, digest, trusted)
     except VerificationFailed:
         return None
-    return ports.ledger(repository).all_records(digest)
+    return ports.ledger(repository).said(digest)
 
 
 def _last_moments(moves: Mapping[Digest, tuple[Record, ...] | None]) -> dict[Digest, datetime]:
@@ -171,14 +175,11 @@ def _last_moments(moves: Mapping[Digest, tuple[Record, ...] | None]) -> dict[Dig
     return found
 
 
-def _ends(moves: Mapping[Digest, tuple[Record, ...] | None], home: str) -> dict[str, Digest]:
+def _ends(said: Mapping[Digest, tuple[Said, ...] | None], home: str) -> dict[str, frozenset[Digest]]:
     """Return what each channel of the repository had last by its records: its holds and its past are on that."""
-    found: dict[str, Record] = {}
-    for record in (record for each in moves.values() for record in each or ()):
-        repository, _, channel = record.channel.rpartition(":")
-        if repository == home and (channel not in found or record.at > found[channel].at):
-            found[channel] = record
-    return {channel: record.digest for channel, record in found.items()}
+    found = last_digests(chain.from_iterable(each or () for each in said.values()))
+    named = ((name.rpartition(":"), digests) for name, digests in found.items())
+    return {channel: digests for (repository, _, channel), digests in named if repository == home}
 
 
 def _others(tag: str, tags: Mapping[str, Digest], led_to: Mapping[str, Digest | None]) -> tuple[str, ...]:

@@ -219,6 +219,21 @@ def _hold(it: HoldStatement) -> Hold:
     return Hold(it.refused.version, it.refused.digest, it.at, it.until, it.reason, it.moved)
 
 
+def last_digests(said: Iterable[Said]) -> dict[str, frozenset[Digest]]:
+    """Return what each channel had last by signed statements.
+
+    That is what its newest record is about, and where a later rollback led, which ended before its record or its move.
+    """
+    each = tuple(said)
+    moves = ((note.at, note.channel, note.digest, True) for note in notes_in(each, Record))
+    held = (note for note in notes_in(each, HoldStatement) if note.digest != note.refused.digest)
+    back = ((note.moved or note.at, note.channel, note.digest, False) for note in held)
+    found: dict[str, frozenset[Digest]] = {}
+    for _, channel, digest, ends in sorted((*moves, *back)):
+        found[channel] = frozenset({digest}) | (frozenset() if ends else found.get(channel, frozenset()))
+    return found
+
+
 def left_at(said: Iterable[Said], channel: str) -> datetime | None:
     """Return when a rollback last moved the channel with this name away from the digest, None if none did."""
     found = [it for it in notes_in(said, HoldStatement) if it.channel == channel and it.digest == it.refused.digest]

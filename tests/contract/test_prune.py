@@ -15,6 +15,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.flows.init import init
+from ci_automation.flows.lift import lift
 from ci_automation.flows.prune import ChannelRemains, prune, survey
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import had_last
@@ -31,7 +32,7 @@ from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import verify
 from tests.contract.interference import Killed, interfere
 from tests.contract.planting import forget_records
-from tests.contract.rolled_back import back
+from tests.contract.rolled_back import Found, back, killed_after_the_move
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, made_once, signing_key
 
 if TYPE_CHECKING:
@@ -133,6 +134,28 @@ class TestWhatStays:
         assert list(prune(look(world), world.ports()))
         held = had_last(CHANNEL, world.ports())[1]
         assert [hold.digest for hold in held] == [shown.base]
+
+    @pytest.mark.parametrize("moved", [True, False], ids=["though it was moved", "though it was deleted"])
+    def test_what_a_rollback_led_to_that_was_killed_before_its_record(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, *, moved: bool
+    ) -> None:
+        monkeypatch.setattr("ci_automation.flows.planning.findings.impact_of", lambda *_: Found())
+        refused = world.registry.resolve(CHANNEL)
+        killed_after_the_move(world, str(OLD))
+        tags = world.registry.repositories[str(CHANNEL.repository)].tags
+        del tags["production"]
+        if moved:
+            tags["production"] = immutable(world, "v2.98.8")[1]
+        list(prune(look(world), world.ports()))
+        held = had_last(CHANNEL, world.ports())[1]
+        assert [hold.digest for hold in held] == [refused]
+
+    def test_what_a_rollback_led_to_long_ago_goes(self, world: World) -> None:
+        back(world, str(OLD))
+        update(CHANNEL, world.ports(), intent(now=NOW + timedelta(days=1)))
+        lift(CHANNEL, "fixed", world.ports(), intent())
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        assert versions(world, look(world)) == ["v2.98.8", "v2.98.5"]
 
     def test_what_a_deleted_channel_had_last_goes_once_a_person_says_that_it_is_gone(self, world: World) -> None:
         shown = back(world, str(OLD))
