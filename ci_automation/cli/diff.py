@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli.arguments import Arguments, configuration
-from ci_automation.cli.output import print_json, print_parts, print_text, progress, width
+from ci_automation.cli.output import print_json, print_parts, print_text, progress
 from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, HeadedCommand, artifact_names, known_versions, takes
 from ci_automation.cli.places import clusters, kustomize, release_ports
 from ci_automation.cli.wiring import reading, reading_files
@@ -107,7 +107,7 @@ def diff_command(old: str, new: str, *, exit_code: bool, given: Arguments) -> in
         print_text(to_markdown(blocks, "### {}"))
     else:
         print_parts(on_terminal(map(MarkedLine, [_sides(before, after), *_remarks(found)])))
-        shown = text_parts(found.found, every=True) if given.verbose else brief_parts(found.found, width())
+        shown = text_parts(found.found, every=True) if given.verbose else brief_parts(found.found)
         print_parts(shown if _is_telling(found) else ())
     return _code(found) if exit_code else _SAME
 

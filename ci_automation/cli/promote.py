@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
 from ci_automation.cli.follow_up import promoting, signs_elsewhere
-from ci_automation.cli.output import error_json, print_error, print_json, print_line, print_parts, print_text, width
+from ci_automation.cli.output import error_json, print_error, print_json, print_line, print_parts, print_text
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_names, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between, waves_to
 from ci_automation.cli.results import code_of, name_adoption, print_lifting
@@ -96,7 +96,7 @@ def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Argument
     shown = as_shown(planned.name, done)
     if given.output == "text":
         print_parts((promotion_headline(shown, alone=True),))
-        print_parts(promotion_parts(shown, every=given.verbose, width=width(), fails=done.waits))
+        print_parts(promotion_parts(shown, every=given.verbose, fails=done.waits))
         PromotionResult(planned, shown).print_next(shown, given, after)
     done.require_done()
     if given.output == "json":
@@ -114,7 +114,7 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
     shown = [(it, it.done) for it in results if isinstance(it.done, PromotionShown)]
     print_parts(promotion_headline(done) for _, done in shown)
     for result, done in shown:
-        if parts := tuple(promotion_parts(done, every=given.verbose, width=width())):
+        if parts := tuple(promotion_parts(done, every=given.verbose)):
             named = (MarkedLine(""), MarkedLine(f"{done.name}: {done.word}", done.word)) if shown[1:] else ()
             print_parts((*named, *parts))
         result.print_next(done, given)
@@ -153,7 +153,7 @@ class PromotionResult(Struct, frozen=True):
             print_error(done)
             return
         print_parts((promotion_headline(done, alone=not several),))
-        print_parts(promotion_parts(done, every=given.verbose, width=width(), details=details))
+        print_parts(promotion_parts(done, every=given.verbose, details=details))
         self.print_next(done, given)
 
     def print_next(self, done: PromotionShown, given: Arguments, after: tuple[str, ...] = ()) -> None:

@@ -18,7 +18,6 @@ from ci_automation.cli.output import (
     print_parts,
     print_table,
     print_text,
-    width,
 )
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.impact.change import in_shell
@@ -255,7 +254,7 @@ def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
     from ci_automation.report.notes import notes_between, notes_hint, notes_text
     from ci_automation.report.text import brief_reasons
 
-    told = step_parts(step, every=given.verbose, width=width(), told=brief_reasons(step.reasons, step.gates))
+    told = step_parts(step, every=given.verbose, told=brief_reasons(step.reasons, step.gates))
     print_parts((MarkedLine(""), *told))
     said = notes_between(outcome.releases, step.old_version, step.new_version)
     if shown := notes_text(said) if given.verbose else notes_hint(said):

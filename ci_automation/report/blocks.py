@@ -21,9 +21,10 @@ _REASONS = 100  # a wider cell has each of its reasons on a line of its own
 _HANGING = 2  # how far the later lines of a folded one are indented
 MAX_REASON = 160  # characters; all of it is told with the step
 HINT = " (-v lists them)"
+ROW = "row"  # of the first place and the remedy of a hazard, which stay as long as its row
 # Marks of rows that a terminal neither folds away nor cuts, so that a person sees them before the command to approve.
-REMEDY = "remedy"  # stays as long as its row
-KEPT = {"danger", "certain", "approval", "refused", "deletes", REMEDY}
+KEPT = {"danger", "certain", "approval", "refused", "deletes", ROW}
+WARNING = {"warning", "possible"}  # of many rows it may list some and count the others, but folds none away
 
 
 class Code(str):

@@ -19,7 +19,8 @@ from ci_automation.report.accepting import acknowledgements
 from ci_automation.report.blocks import (
     HINT,
     KEPT,
-    REMEDY,
+    ROW,
+    WARNING,
     Bullet,
     Code,
     Command,
@@ -54,6 +55,7 @@ ALL_NEW = "There was nothing before: everything is new."
 BESIDE = "What clusters get in place of Flux alone"
 _FEW = 3  # harmless changes that a terminal tells one by one
 _BRIEF = 10  # lines of a step
+_COLUMNS = 80  # they are counted on: what a person sees does not depend on the window
 _TO_COPY = 5  # entries of a block
 _MAX_REMEDY = 600
 _ALL = 1 << 30
@@ -62,17 +64,15 @@ _SHORTEST = Detail(rows=60, below=1, changes=6, lines=20, hint=HINT)
 _EVERY = Detail(rows=_ALL, below=_ALL, changes=_ALL, every=True)
 
 
-def step_parts(
-    step: PlannedStep, *, every: bool = False, width: int | None = None, told: Collection[str] = ()
-) -> Iterator[Part]:
+def step_parts(step: PlannedStep, *, every: bool = False, told: Collection[str] = ()) -> Iterator[Part]:
     """Yield what a step changes, can break and waits for, on few lines without what is `told`, or `every` detail."""
     found = Findings.of(step)
     yield MarkedLine(step_title(step, "->"))
-    yield from text_parts(found, every=True) if every else brief_parts(found, width, told)
+    yield from text_parts(found, every=True) if every else brief_parts(found, told)
 
 
-def brief_parts(found: Findings, width: int | None = None, told: Collection[str] = ()) -> Iterator[Part]:
-    """Yield all that is dangerous or asks and not `told`, what else fits on ten lines, and how much more -v lists.
+def brief_parts(found: Findings, told: Collection[str] = ()) -> Iterator[Part]:
+    """Yield all that is dangerous, warns or asks and not `told`, what else fits on ten lines, and how much -v lists.
 
     Sections get lines in turn, advice at last. Not counted are a block to copy, which is whole, and the diffs of files
     that a person approves.
@@ -83,7 +83,7 @@ def brief_parts(found: Findings, width: int | None = None, told: Collection[str]
     parts = (on_terminal(obstacles(found, told)), *(on_terminal((it,)) for it in sections(rest, _SHORTEST)))
     turns = [(at, *it) for turn in zip_longest(*map(ranked, parts)) for at, it in enumerate(turn) if it]
     turns.sort(key=itemgetter(1))
-    taken = accumulate(len(line.lines(width)) for *_, line in turns)
+    taken = accumulate(len(line.lines(_COLUMNS)) for *_, line in turns)
     kept = [turn for turn, lines in zip(turns, taken, strict=True) if lines <= _BRIEF or not turn[1]] or turns[:1]
     lines = [line for *_, line in sorted(kept, key=itemgetter(0, 2))]
     counted = [lines.pop().text.strip(" +").removesuffix(HINT)] if lines and lines[-1].mark == _COUNTED else []
@@ -153,13 +153,14 @@ def _hazard(found: Findings, kind: Sequence[Hazard], shared: Collection[str], de
     """Return what hazards of one kind break, where, and what to do about each."""
     hazard, is_advice = kind[0], kind[0].certainty is Certainty.ADVICE
     places = dict.fromkeys(place for each in kind for place in each.places)
-    below = cut([Bullet(("at ", Code(str(place)))) for place in places], detail.below, "place", detail.hint)
+    where = [Bullet(("at ", Code(str(place))), "" if at else ROW) for at, place in enumerate(places)]
+    below = cut(where, detail.below, "place", detail.hint)
     own = [[text for text in each.remedies if text not in shared] for each in kind]
     several = len(kind) > 1
     if detail.hint and (several or (detail.below == 1 and not is_advice)):
         recipes = [text for text in own[0] if all(text in texts for texts in own)]
         rest = " (-v has more, and the fingerprints)" if several else " (-v has more)" if len(recipes) > 1 else ""
-        below += tuple(Bullet(("what to do: ", *_words(text), rest), REMEDY) for text in recipes[:1])
+        below += tuple(Bullet(("what to do: ", *_words(text), rest), ROW) for text in recipes[:1])
     elif several:
         each = [Bullet(_named(it, it.sentence), "", _remedies(of, detail)) for it, of in zip(kind, own, strict=True)]
         below += (Titled("Each of these, and what to do about it", cut(each, detail.rows), folded=True),)
@@ -239,17 +240,19 @@ def change_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
 def _cut_changes(entries: Sequence[Bullet], of: Sequence[Sequence[Change]], detail: Detail) -> Iterator[Bullet]:
     """Yield as many changes as there is room for, of each class one before the others.
 
-    A terminal always shows what is dangerous or refused; of what only asks one of each class, and counts the others.
+    A terminal always shows what is dangerous or refused; of what only asks or warns one of each class, and counts the
+    others.
     """
     first = {row[0].belongs_to: number for number, row in reversed([*enumerate(of)])}.values()
-    marked = {at: entry.mark for at, entry in enumerate(entries) if detail.hint and entry.mark in KEPT}
-    counted = {at for at, mark in marked.items() if mark == Decision.APPROVAL and at not in first}
-    order = sorted({*range(len(of))} - counted, key=lambda at: (at not in marked, at not in first))
-    shown = sorted(order[: max(detail.changes, len(marked) - len(counted))])
+    marked = {at: it.mark for at, it in enumerate(entries) if detail.hint and it.mark in KEPT | WARNING}
+    asking = {at for at, mark in marked.items() if mark == Decision.APPROVAL and at not in first}
+    must = {at for at, mark in marked.items() if at in first or mark in KEPT} - asking
+    order = sorted({*range(len(of))} - asking, key=lambda at: (at not in must, at not in first))
+    shown = sorted(order[: max(detail.changes, len(must))])
     yield from (entries[at] for at in shown)
     if left := Counter(it.belongs_to for at, row in enumerate(of) if at not in shown for it in row):
         told = f"and {', '.join(f'{number} more {name}' for name, number in left.items())}{detail.hint}"
-        yield Bullet(told, str(Decision.APPROVAL) if counted else "")
+        yield Bullet(told, str(Decision.APPROVAL) if marked.keys() - shown else "")
 
 
 def _change(row: Sequence[Change], taken: Taken, detail: Detail) -> Bullet:

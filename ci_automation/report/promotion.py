@@ -124,7 +124,7 @@ def promotion_table(shown: PromotionShown, *, every: bool = False) -> Table:
 
 
 def promotion_parts(
-    shown: PromotionShown, *, every: bool = False, width: int | None = None, details: bool = True, fails: bool = False
+    shown: PromotionShown, *, every: bool = False, details: bool = True, fails: bool = False
 ) -> Iterator[Part]:
     """Yield what is below the headline: the table, and with `details` what the promotion changes.
 
@@ -140,7 +140,7 @@ def promotion_parts(
     is_first = shown.first is not None and not shown.done
     yield from _first_parts(shown, shown.first, every=every) if shown.first and is_first else ()
     told = shown.reasons if fails else brief_reasons(shown.reasons, found.gates)
-    yield from text_parts(found, every=True) if every else brief_parts(found, width, told)
+    yield from text_parts(found, every=True) if every else brief_parts(found, told)
     if is_first and not every:
         yield from on_terminal(rights_blocks(found.rights, every=False))
     if said := notes_text(shown.notes) if every else notes_hint(shown.notes):

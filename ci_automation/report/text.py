@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision
-from ci_automation.report.blocks import KEPT, Code, MarkedLine, Reasons, Table, shortened
+from ci_automation.report.blocks import KEPT, WARNING, Code, MarkedLine, Reasons, Table, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -260,7 +260,7 @@ def ranked(parts: Iterable[Part]) -> Iterator[tuple[int, int, MarkedLine]]:
     ranks: list[int] = []
     row = 0
     for line in lines:
-        own = 0 if line.mark in KEPT else 2 if line.mark == "advice" else 1
+        own = 0 if line.mark in KEPT | WARNING else 2 if line.mark == "advice" else 1
         row = row if line.text.startswith("    ") else own
         ranks.append(max(own, row))
     yield from zip((min(ranks), *ranks[1:]), range(len(ranks)), lines, strict=True) if ranks else ()

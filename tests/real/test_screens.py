@@ -22,7 +22,7 @@ from tests.real.peers import flux_releases
 if TYPE_CHECKING:
     from pathlib import Path
 
-LINES, COLUMNS = 2 * 24, 80
+LINES, COLUMNS = 2 * 25, 80
 CONFIG = "version: 1\nsource: dir:{releases}\nartifacts: [{{name: production, url: 'layout:r:production', {keys}}}]\n"
 KEYS = "signing: {key: cosign.key}, verify: {publicKey: cosign.pub}"
 
@@ -113,8 +113,9 @@ def test_a_plan_from_2_7_3_to_2_9_4_fits_on_two_screens(
     assert "Run `flux migrate`" in words
     assert words.startswith("layout:r:production: v2.7.5 needs approval: "), words
     for step in shown.split("\n\n")[1:]:
-        # Ten lines and two titles, but for dangers, which are whole: of 10 CRDs that lose a version.
-        assert len(step.partition("To approve:")[0].splitlines()) <= (21 if "danger" in step else 12), step
+        # Ten lines and two titles, but for dangers, which are whole, and warnings: 10 CRDs lose a version.
+        assert len(step.partition("To approve:")[0].splitlines()) <= (23 if "danger" in step else 12), step
+    assert "warning, networkPolicyNarrowed, auto" in words
     commands = [line for line in shown.splitlines() if line.startswith("flux-manifests ")]
     assert [line.split()[1] for line in commands] == ["plan", "apply", "apply"]
     capsys.readouterr()

@@ -36,7 +36,7 @@ from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
 from ci_automation.report.accepting import acknowledgements
-from ci_automation.report.blocks import Detail, MarkedLine, Table, on_terminal
+from ci_automation.report.blocks import ROW, Detail, MarkedLine, Table, on_terminal
 from ci_automation.report.changes import (
     brief_parts,
     sections,
@@ -519,7 +519,7 @@ class TestText:
 
     def test_marks_are_what_has_a_colour(self) -> None:
         lines = [part for part in text_parts(FOUND) if isinstance(part, MarkedLine)]
-        marked = {line.text.strip(): line.mark for line in lines if line.mark}
+        marked = {line.text.strip(): line.mark for line in lines if line.mark not in {"", ROW}}
         assert marked == {
             f"certain, crds, refused: {STORED.sentence} ({STORED.fingerprint})": "certain",
             f"unchecked, overlay, approval: {UNSEEN.sentence} ({UNSEEN.fingerprint})": "approval",
@@ -587,10 +587,10 @@ class TestBrief:
 
     @staticmethod
     def lines(found: Findings, width: int | None = None, told: tuple[str, ...] = ()) -> list[str]:
-        parts = [part for part in brief_parts(found, width, told) if isinstance(part, MarkedLine)]
+        parts = [part for part in brief_parts(found, told) if isinstance(part, MarkedLine)]
         return [line for part in parts for line in part.lines(width)]
 
-    def test_ten_lines_have_something_of_each_section_and_the_rest_is_counted(self) -> None:
+    def test_what_deletes_and_what_warns_is_told_and_the_rest_is_counted(self) -> None:
         lines = self.lines(FOUND)
         block = lines.index("To acknowledge instead, add to the artifact's configuration:")
         assert lines[:block] == [
@@ -601,10 +601,12 @@ class TestBrief:
             f"  unchecked, overlay, approval: {UNSEEN.sentence} ({UNSEEN.fingerprint})",
             "What clusters delete (prune):",
             f"  CustomResourceDefinition {POLICIES.name}, with every object of its kind",
+            *(f"  {name}" for name in (PRUNED[0], PRUNED[2])),
             "What changes (severity, class, verdict):",
             f"  danger, rbac, approval: {ROLE} {WIDER.sentence}",
+            f"  warning, rbac, acknowledged: {ROLE} {KNOWN.sentence}",
             f"  warning, crdTightened, refused: {POLICIES} {TIGHTER.sentence}",
-            "+ 6 more lines, 4 checks passed (-v lists them)",
+            "+ 3 more lines, 4 checks passed (-v lists them)",
         ]
         assert len(lines[block:]) == 4
 
@@ -658,7 +660,7 @@ STEPS_HAZARDS = st.lists(st.tuples(st.sampled_from(Certainty), LENGTHS, st.boole
 
 
 @given(STEPS_CHANGES, STEPS_HAZARDS, st.lists(st.sampled_from(Decision), min_size=20, max_size=20))
-def test_what_is_dangerous_or_asks_is_whole_on_every_terminal(
+def test_what_is_dangerous_or_warns_or_asks_is_on_every_terminal(
     made: list[tuple[tuple[ChangeKind, Severity], ObjectId, int]],
     broken: list[tuple[Certainty, int, bool]],
     decisions: list[Decision],
@@ -679,14 +681,24 @@ def test_what_is_dangerous_or_asks_is_whole_on_every_terminal(
     stops = {"approval", "refused"}
     wanted = [meaning(it) for it in changes if it.severity is DANGER or found.taken().change(it) == "refused"]
     wanted += [
-        it.belongs_to for it in changes if found.taken().change(it) == "approval"
+        it.belongs_to for it in changes if found.taken().change(it) == "approval" or it.severity is Severity.WARNING
     ]  # one of each, or their number
-    kinds = [it for it in found.hazards_by_kind() if found.taken().hazard(it[0]) in stops | {"certain"}]
+    sure = {"certain", "possible"}
+    kinds = [it for it in found.hazards_by_kind() if found.taken().hazard(it[0]) in stops or it[0].certainty in sure]
     wanted += [told_together(kind) for kind in kinds]
     wanted += [gates[-1].reason.strip() for _ in gates if gates[-1].decision in stops]
-    for width in (80, 100, 160):
-        shown = " ".join(" ".join(TestBrief.lines(found, width)).split())
-        assert [words for words in wanted if words not in shown] == []
+    shown = " ".join(" ".join(line.text for line in brief_parts(found) if isinstance(line, MarkedLine)).split())
+    assert [words for words in wanted if words not in shown] == []
+
+
+def test_a_warning_is_not_folded_where_dangers_fill_the_lines() -> None:
+    dangers = tuple(replace(WIDER, sentence=f"{ROLE} may do {n}", object=replace(ROLE, name=str(n))) for n in range(12))
+    narrower = change(ChangeKind.NETWORK_NARROWED, Severity.WARNING, "allows ingress on TCP 9292 only")
+    found = Findings((*dangers, narrower), (replace(STORED, certainty=Certainty.POSSIBLE),), PRUNED)
+    lines = TestBrief.lines(found)
+    assert f"  warning, networkPolicyNarrowed: {SOURCE} {narrower.sentence}" in lines
+    assert all(any(name in line for line in lines) for name in (*PRUNED, STORED.sentence))
+    assert lines[-1] == "+ 1 more line (-v lists them)"  # the second place of the hazard
 
 
 class TestOfOneKind:
