@@ -29,11 +29,11 @@ def branch_name(artifact: str, kind: str = "") -> str:
 
     `kind` is nothing, `consumer-`, `content-` or `group-`.
 
-    A name that git would refuse, or that begins like a kind, is shortened and gets a hash.
+    A name that git would refuse, or that begins like a kind, is shortened, and gets a hash before it.
     """
     if not _SAFE.fullmatch(artifact):
         letters = re.sub(r"[^A-Za-z0-9]+", "-", artifact)[:60].strip("-")
-        artifact = f"{letters}-{hashlib.sha256(artifact.encode()).hexdigest()[:8]}"
+        artifact = f"{hashlib.sha256(artifact.encode()).hexdigest()[:8]}-{letters}"
     return f"{OUR_BRANCHES}{kind}{artifact}"
 
 

@@ -856,13 +856,16 @@ def test_what_no_merge_proves_is_asked_by_digest(scene: Scene, what: str) -> Non
     assert scene.run().outputs["changed"] == "true"
 
 
-def test_content_does_not_ride_on_a_request_for_a_digest(scene: Scene) -> None:
+@pytest.mark.parametrize("name", ["production", "consumer-a", "content-a"])
+def test_content_does_not_ride_on_a_request_for_a_digest(scene: Scene, name: str) -> None:
     """The request of a run says that it approves only the digests on its page."""
+    named = (scene.fleet.read(CONFIG) or b"").replace(b"name: production", f"name: {name}".encode())
+    scene.fleet.push("main", {CONFIG: named}, "ada")
     first_content(scene)
     scene.offer(FIRST, MINOR)
     scene.run()
     pull = scene.fleet.pulls[-1]
-    scene.fleet.push(BRANCH, {f"{FOLDER}/more.yaml": patch("9Gi")}, "ben")
+    scene.fleet.push(pull.branch, {f"{FOLDER}/more.yaml": patch("9Gi")}, "ben")
     scene.run()
     assert "this pull request approves only the digests above" in pull.body
     later(scene)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.errors import Conflict, ReleaseSourceError
 from ci_automation.github.commits import branch_name
+from ci_automation.github.model import is_request_branch
 from tests.contract.approval_doubles import CHANNEL, SOME, die_everywhere, question
 from tests.contract.pull_requests import (
     BASE,
@@ -182,17 +184,17 @@ class TestAsking:
         [
             ("production", "flux-manifests/production"),
             ("v1.2_x-Y", "flux-manifests/v1.2_x-Y"),
-            ("a..b", "flux-manifests/a-b-"),
-            ("a.lock", "flux-manifests/a-lock-"),
-            ("a.", "flux-manifests/a-"),
-            ("consumer-production", "flux-manifests/consumer-production-"),
-            ("content-production", "flux-manifests/content-production-"),
-            ("oci://ghcr.io/acme/x:production", "flux-manifests/oci-ghcr-io-acme-x-production-"),
+            ("a..b", "flux-manifests/{8}-a-b"),
+            ("a.lock", "flux-manifests/{8}-a-lock"),
+            ("a.", "flux-manifests/{8}-a"),
+            ("consumer-production", "flux-manifests/{8}-consumer-production"),
+            ("content-production", "flux-manifests/{8}-content-production"),
+            ("oci://ghcr.io/acme/x:production", "flux-manifests/{8}-oci-ghcr-io-acme-x-production"),
         ],
     )
     def test_every_name_has_a_branch_that_git_takes(self, name: str, branch: str) -> None:
-        assert branch_name(name).startswith(branch)
-        assert len(branch_name(name)) == len(branch) + (8 if branch.endswith("-") else 0)
+        assert re.fullmatch(re.escape(branch).replace(r"\{8\}", "[0-9a-f]{8}"), branch_name(name))
+        assert is_request_branch(branch_name(name))
 
     def test_a_damaged_lock_file_is_an_error(self, forge: Forge, fleet: Fleet) -> None:
         fleet.push("main", {LOCK_FILE: b"version: 7\n"}, "alice")
