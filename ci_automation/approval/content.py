@@ -222,6 +222,7 @@ def rules_of(artifact: ArtifactConfig) -> ApprovedRules:
         "refuse": sorted(policy.refuse),
         "acknowledge": [[it.fingerprint, it.until.isoformat(), it.reason] for it in policy.acknowledge],
         "overlay": artifact.overlay,
+        "name": artifact.name,  # by which a person's no to content is found
         "url": str(artifact.channel),
         "verify": to_builtins(artifact.verify),
         "signing": to_builtins(artifact.signing),
@@ -241,7 +242,7 @@ def changed_rules(old: ApprovedRules, new: ApprovedRules) -> Iterator[str]:
     if old.team != new.team:
         yield f"the rules changed {since}: team ({old.team or 'none'} -> {new.team or 'none'})"
     if old.rest != new.rest and (old.approvals, old.team) == (new.approvals, new.team):
-        names = "escalate, refuse, acknowledge, allowRemoval, acceptEdits, overlay, url, verify, signing or from"
+        names = "escalate, refuse, acknowledge, allowRemoval, acceptEdits, overlay, name, url, verify, signing or from"
         yield f"the rules of approvals, {names} changed {since}"
 
 

@@ -282,6 +282,22 @@ def test_no_merge_beside_it_undoes_a_no_to_content(
     assert scene.run().outputs["changed"] == "true"
 
 
+def test_a_no_to_content_outlives_the_name_of_the_artifact(scene: Scene, known: list[Hazard]) -> None:
+    before = first_content(scene)
+    merged_with_a_hazard(scene, known)
+    scene.fleet.close(scene.fleet.pulls[-1].number, "ada")
+    known.clear()
+    named = (scene.fleet.read(CONFIG) or b"").replace(b"name: production", b"name: main")
+    scene.fleet.push("main", {CONFIG: named}, "ada")
+    checkout(scene)
+    for _ in range(2):
+        ran = scene.run()
+        assert (ran.outputs["pending-decision"], scene.channel) == ("approval", before), ran
+        assert "overlay, name, url, verify, signing or from changed since" in ran.outputs["pending-reasons"]
+    merge(scene, scene.fleet.pulls[-1].number)
+    assert scene.run().outputs["changed"] == "true"
+
+
 def test_a_no_to_content_is_not_undone_by_a_run_that_withdraws_its_page(scene: Scene, known: list[Hazard]) -> None:
     """A job of the commit before the merge finds that nothing waits, and a patch gives the content another digest."""
     first_content(scene)
@@ -822,7 +838,10 @@ NOT_PROVEN = {
         "did not show all changes",
     ),
     "changed rules": (looser, "the rules of approvals, escalate, refuse"),
-    "a line that names another folder": (of_another_folder, "overlay, url, verify, signing or from changed since"),
+    "a line that names another folder": (
+        of_another_folder,
+        "overlay, name, url, verify, signing or from changed since",
+    ),
     "a class that the policy escalates": (risky, "ConfigMap a is new"),
 }
 

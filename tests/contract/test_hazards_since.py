@@ -98,6 +98,20 @@ def test_a_page_of_an_earlier_version_of_this_program_counts_as_it_did(fleet: Sc
     assert fleet.run().outputs["changed"] == "true"
 
 
+def test_under_another_name_it_is_asked_for_once_more(fleet: Scene) -> None:
+    fleet.run()
+    merge(fleet)
+    before = fleet.channel
+    config = fleet.runner.workspace / ".github/flux-manifests.yaml"
+    config.write_text(config.read_text().replace("name: production", "name: main"))
+    for _ in range(2):
+        assert (fleet.run().outputs["pending-decision"], fleet.channel) == ("approval", before)
+        (pull,) = pulls(fleet)
+        assert pull.branch == "flux-manifests/main"
+    merge(fleet)
+    assert fleet.run().outputs["target-version"] == MINOR
+
+
 def test_no_number_of_merges_wears_down_what_a_page_has_to_show(fleet: Scene, known: list[Hazard]) -> None:
     fleet.run()
     for number in range(5):

@@ -345,6 +345,7 @@ RULED = {
     "allowRemoval": {"policy": Policy(allow_removal=(ALLOWED,))},
     "acceptEdits": {"policy": Policy(accept_edits=(ALLOWED,))},
     "overlay": {"overlay": "clusters/production"},
+    "name": {"name": "other"},
     "url": {"channel": Reference.parse("oci://ghcr.io/acme/flux-manifests:staging")},
     "verify": {"verify": VerifyConfig(public_keys=("cosign.pub",))},
     "signing": {"signing": SigningConfig(key="cosign.key")},
@@ -361,5 +362,5 @@ def test_each_rule_of_an_artifact_counts(changed: dict[str, Any]) -> None:
 
 
 def test_what_decides_no_approval_is_no_rule() -> None:
-    told = replace(PLAIN, name="other", version_tags=True, announce=("acme/fleet",), group="all", paused=True)
+    told = replace(PLAIN, version_tags=True, announce=("acme/fleet",), group="all", paused=True)
     assert rules_of(told) == rules_of(PLAIN)
