@@ -289,6 +289,13 @@ class TestTheDigestOfAnotherChannel:
         with pytest.raises(PublishedElsewhere):
             update(mirror, world.ports(), intent())
 
+    def test_is_told_by_verify_where_runs_publish_though_it_is_from_another_repository(self, world: World) -> None:
+        other = Reference.parse("oci://registry.example/acme/other:production")
+        taken = init(other, MINOR, world.ports(), intent(overlay=SMALLER)).digest
+        copy(world.registry, other, world.registry, CHANNEL, taken)
+        assert at(world) == taken
+        assert isinstance(verify_channel(CHANNEL, world.ports(), intent()).problem, PublishedElsewhere)
+
     def test_can_be_adopted(self, world: World, staged: Digest) -> None:
         update(CHANNEL, later(world, 2), intent(adopt=True, policy=EVERY))
         assert moves(world, staged) == [str(STAGING), str(CHANNEL)]

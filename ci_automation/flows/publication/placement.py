@@ -111,7 +111,13 @@ def had_last(channel: Reference, ports: Ports) -> tuple[Record | None, tuple[Hol
 
 
 def as_mirrored(placed: Placed, ports: Ports) -> Placed:
-    """Return it without the channels of other repositories: a mirror copies the records of its source."""
+    """Return it without the channels of other repositories, unless a run published here: a mirror has no own records.
+
+    Raises:
+        ImmutableTagMoved, NotAnIndex, TooManyRecords: an attacker hides a part of the channel's past.
+    """
+    if not placed.others or ports.ledger(placed.channel).newest() is not None:
+        return placed
     here = channel_name(ports.registry, placed.channel).rpartition(":")[0]
     return replace(placed, others=tuple(name for name in placed.others if name.rpartition(":")[0] == here))
 
