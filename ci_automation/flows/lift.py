@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import UsageError
 from ci_automation.flows.observe import ChannelMoved, look_at
+from ci_automation.flows.planning.base import present_version
+from ci_automation.flows.publication.placement import place, problem_of, require_still_there
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.records.ledger import ImmutableTagMoved
 from ci_automation.records.writer import HoldNotKept
@@ -65,6 +67,7 @@ def lift(
     Raises:
         NoSigner, IdentityChange: the end could not be signed by a trusted signer.
         NobodyTrusted: there are no trusted signers, so no hold counts.
+        ChannelMovedBack, PublishedElsewhere: the channel is not where it belongs, and its hold is elsewhere.
         ChannelMoved: the channel moved meanwhile, and took its holds along.
         HoldNotKept: the registry does not keep the end.
     """
@@ -75,6 +78,9 @@ def lift(
     on = [hold for each, hold in ledger.named_holds(observed.digest) if hold.is_on(intent.now) and only in {None, each}]
     if not on:
         return Lifted(channel, observed.digest, (), tuple(_left_behind(observed, ledger, intent)))
+    if problem := problem_of(place(observed, ports), present_version(observed, ports, intent), ports):
+        require_still_there(observed, ports)
+        raise problem
     ended = tuple(ended_hold(hold, reason, ports.clock(), intent.now) for hold in on)
     ask(channel, on)
     ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it

@@ -71,6 +71,7 @@ from tests.fakes.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ci_automation.artifact.tree import Tree
     from ci_automation.records.attached import Said
     from ci_automation.report.adoption import Adoption
 
@@ -911,12 +912,26 @@ class TestLifting:
             lift(CHANNEL, "", replace(world.ports(), trusted=None), intent(unsafe_unsigned=True))
         assert world.contents() == before
 
-    def test_a_channel_that_moves_meanwhile_is_a_conflict(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_channel_that_moves_meanwhile_is_a_conflict(self, world: World) -> None:
         back(world)
-        moved = self_old(world)
-        monkeypatch.setattr(type(world.registry), "resolve", lambda *_: moved)
+        moved = world.registry.manifest(CHANNEL.at_digest(self_old(world)))
+
+        def meanwhile(*_: object) -> None:
+            world.registry.put_manifest(CHANNEL, moved)
+
         with pytest.raises(ChannelMoved):
+            lift(CHANNEL, "", world.ports(), intent(), ask=meanwhile)
+
+    def test_no_hold_is_lifted_where_somebody_else_moved_the_channel(self, world: World) -> None:
+        back(world)
+        before = at(world)
+        present = with_overlay(world, type(OVERLAY)(OVERLAY.files[:1]))
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(before)))
+        with pytest.raises(ChannelMovedBack):
             lift(CHANNEL, "", world.ports(), intent())
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(present)))
+        back(world, str(before))
+        assert is_held(world)
 
 
 def lifted(world: World) -> None:
@@ -1170,9 +1185,9 @@ class TestCrashes:
             scheduled(world)
 
 
-def with_overlay(world: World) -> Digest:
+def with_overlay(world: World, overlay: Tree = OVERLAY) -> Digest:
     """Publish the overlay, approved by a person, and return the digest."""
-    wish = intent(overlay=OVERLAY, policy=EVERY)
+    wish = intent(overlay=overlay, policy=EVERY)
     plan = make_plan(CHANNEL, world.ports(), wish).plan
     apply(plan, (plan.steps[0].target,), world.ports(), wish)
     return at(world)
