@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
 
-from ci_automation.cli.clone import checkout_of_action
+from ci_automation.cli.clone import NotGitHub, checkout_of_action, default_branch, other_host, place_of_clone
 from ci_automation.cli.output import print_aside
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import UsageError
@@ -16,8 +17,10 @@ from ci_automation.flows.setup import actions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from ci_automation.config.model import ArtifactConfig
+    from ci_automation.config.workflows import GitHubPlace
 
 _EXPLAINED = """\
 Workflows take the action from a repository of your organisation that has this project with its whole history.
@@ -77,3 +80,24 @@ def usual_answers(known: ArtifactConfig | None) -> tuple[str, str]:
     keyed = known is not None and known.signing.mode in {SigningMode.KEY, SigningMode.KMS}
     asked = known.approval.via if known else None
     return "key" if keyed else "keyless", str(asked or ApprovalVia.PULL_REQUEST)
+
+
+def answered_place(ask: Questions, top: Path) -> GitHubPlace:
+    """Return the repository on GitHub with its default branch, and say what says so.
+
+    Raises:
+        NotGitHub, Unanswered: it is not known.
+    """
+    if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
+        raise NotGitHub(host) if (host := other_host(top)) else Unanswered("repository")
+    if not ask.told["branch"]:
+        why = f"{default_branch(top)[1]}. If that is another, give --branch NAME."
+        print_aside(f"Workflows run and sign on the branch {place.branch}: {why}")
+    return place
+
+
+def command_again(channels: str, said: Mapping[str, str | None]) -> str:
+    """Return the command for these channels, with the options that are not as without them."""
+    usual = {"signing": "keyless", "approval": "pull-request", "after": "24h"}
+    options = (word for name, it in said.items() if it and it != usual.get(name) for word in (f"--{name}", it))
+    return shlex.join(("flux-manifests", "setup", *channels.split(), *options))

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
-from ci_automation.artifact.reference import Reference
+from ci_automation.cli.channels import channels_by_name, families, named_references
 from ci_automation.cli.clone import (
-    NotGitHub,
     bootstrapped_folders,
-    default_branch,
     free_folder,
-    other_host,
-    place_of_clone,
     require_own,
     top_of,
 )
 from ci_automation.cli.output import confirmed, print_aside, print_parts, print_text
 from ci_automation.cli.parameters import HeadedCommand
 from ci_automation.cli.places import tags_beside
-from ci_automation.cli.questions import Questions, Unanswered, answered_action, usual_answers
+from ci_automation.cli.questions import Questions, answered_action, answered_place, command_again, usual_answers
 from ci_automation.config.load import parse_config
-from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
+from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import UsageError
 from ci_automation.flows.answers import OBJECTS, Answers
 from ci_automation.flows.cluster_folders import read_migration
 from ci_automation.flows.files import write_file
 from ci_automation.flows.first_overlay import first_overlay
-from ci_automation.flows.left_to_do import TODO, left_to_do, numbered, with_boxes
+from ci_automation.flows.left_to_do import TODO, left_to_do, numbered, one_list, with_boxes
 from ci_automation.flows.setup import CONFIGURATION, WORKFLOWS, UnfitAnswer, setup_files, shipped_pin
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import known_releases
@@ -39,7 +34,16 @@ from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
+
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.cli.channels import Family
+    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.config.workflows import GitHubPlace
+    from ci_automation.flows.cluster_folders import Migration
+    from ci_automation.flux.version import Version
+
+    Tags = Mapping[str, Collection[str] | None]  # in the repository of each channel; None: not known
 
 _UNCHANGED = "is as it should be"
 
@@ -84,7 +88,8 @@ def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: s
     nothing to GitHub or the registry.
 
     A channel is an address, or a tag of the repository before it. Runs render the first channel. They promote each
-    other one from the channel before it, once that one has had the digest for the time of --after.
+    other one from the channel before it, once that one has had the digest for the time of --after. Without a channel,
+    all of the configuration are meant; the objects of those that are not named stay as they are.
 
     \b
     flux-manifests setup oci://ghcr.io/acme/flux-manifests:production --action acme/ci-automation
@@ -101,23 +106,25 @@ def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: s
 def _set_up(ask: Questions, after: str, written: list[str]) -> None:
     """Ask, write the files, and print what is left; `written` gets the path of each file that is written."""
     top = top_of(Path.cwd())
-    config = (
-        parse_config(existing.encode(), CONFIGURATION)
-        if (existing := _text_of(top / CONFIGURATION)) is not None
-        else None
-    )
-    configured = {it.channel: it for it in config.artifacts} if config else {}
-    answers, tags = _answered(ask, top, after, configured)
-    migration, known = answers.migration, configured.get(answers.first[1])
-    newest = migration.version if migration else known_releases()[-1]
-    overlay = first_overlay(top, answers.overlay, migration.source.overlay if migration else None)
-    components = (known.components_file if known else None) or overlay.components
-    answers = replace(answers, components=components)
-    applied = sync_path([*overlay.tree.by_path, components], components)
-    files = {**overlay.new, **setup_files(answers, _template, newest, applied, existing)}
+    existing = _text_of(top / CONFIGURATION)
+    config = parse_config(existing.encode(), CONFIGURATION) if existing is not None else None
+    answered, tags = _answered(ask, top, after, config)
+    files: dict[str, str] = {}
+    for answers in answered:
+        if answers.named:
+            files |= _files(top, answers, files.get(CONFIGURATION, existing))
     declined = _declined(top, files, yes=ask.yes)
-    pin = answers.action.partition("@")[2] or shipped_pin(_template)
-    left = left_to_do(answers, tags=tags, newest=str(newest), pin=pin, migration=migration, declined=declined)
+    left = one_list(
+        left_to_do(
+            it,
+            tags=tags,
+            newest=str(_newest(it)),
+            pin=it.action.partition("@")[2] or shipped_pin(_template),
+            migration=it.migration,
+            declined=declined,
+        )
+        for it in answered
+    )
     todo = {TODO: with_boxes(left, _text_of(top / TODO))}
     declined += _declined(top, todo, yes=ask.yes)
     for path, text in {**files, **todo}.items():
@@ -134,105 +141,115 @@ def _set_up(ask: Questions, after: str, written: list[str]) -> None:
     print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in told.split("\n"))
 
 
-def _answered(
-    ask: Questions, top: Path, after: str, configured: Mapping[Reference, ArtifactConfig]
-) -> tuple[Answers, dict[str, tuple[str, ...] | None]]:
-    """Return what the options, the clone and a person say, and the tags beside each channel; None: not known.
+def _newest(answers: Answers) -> Version:
+    """Return the version that the first channel begins with."""
+    return answers.migration.version if answers.migration else known_releases()[-1]
+
+
+def _files(top: Path, answers: Answers, existing: str | None) -> dict[str, str]:
+    """Return the files of one family of channels, by their paths."""
+    overlay = first_overlay(top, answers.overlay, answers.migration.source.overlay if answers.migration else None)
+    components = answers.components or overlay.components
+    applied = sync_path([*overlay.tree.by_path, components], components)
+    answers = replace(answers, components=components)
+    return {**overlay.new, **setup_files(answers, _template, _newest(answers), applied, existing)}
+
+
+def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> tuple[list[Answers], Tags]:
+    """Return what the options, the clone and a person say of each family, and the tags beside each channel.
 
     Raises:
         NotGitHub: the remote is on another host, and no option names a repository on GitHub.
         Unanswered: an answer is missing, and there is no terminal.
         MistypedChannel: a channel has nearly the name of one that exists, and no answer said that it is a new one.
     """
-    if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
-        raise NotGitHub(host) if (host := other_host(top)) else Unanswered("repository")
-    if not ask.told["branch"]:
-        why = f"{default_branch(top)[1]}. If that is another, give --branch NAME."
-        print_aside(f"Workflows run and sign on the branch {place.branch}: {why}")
-    usual = f"oci://ghcr.io/{place.repository.partition('/')[0].lower()}/flux-manifests"
-    question = "Which channel? Of several, such as staging production stable, each is promoted from the one before"
-    references = _references(ask.answer("channels", question, f"{usual}:production").split(), usual)
-    channels = _named(references, configured, ask.told["name"])
-    tags = _tags(channels, configured, ask)
-    first, channel = next(iter(channels.items()))
-    folders = (f"clusters/{first}/flux-system", f"flux/{first}")
-    folders = ("clusters/flux-system", "flux/all") if len(channels) > 1 else folders
-    migration = read_migration(top, bootstrapped_folders(top), list(channels))
-    free = free_folder(top, *folders) or (".github/flux-system" if migration else None)  # where Flux looks at no file
-    if not migration and channel.tag in (tags[first] or ()):
-        free = None  # its own files stay where they are, in the artifact
-    known = configured[channel].overlay if channel in configured else free
-    folder = ask.answer("overlay", "Folder with your own files (- for none)?", known or "-")
+    place, configured = answered_place(ask, top), {it.channel: it for it in config.artifacts} if config else {}
+    found, tags = _families(ask, place, after, configured)
+    own = [(family, known := configured.get(family.first[1]), *_own(ask, top, family, tags, known)) for family in found]
     action = answered_action(ask, _text_of(top / WORKFLOWS / "flux.yaml"), shipped_pin(_template), place.server)
-    signing, approval = usual_answers(configured.get(channel))
+    signing, approval = usual_answers(next(known for family, known, *_ in own if family.named))
     signing = ask.answer("signing", "Sign keyless, or with a key?", signing)
     approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", approval)
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
-    answers = Answers(
-        channels=channels,
-        place=place,
-        action=action,
-        signing=SigningMode(signing),
-        approval=ApprovalVia(approval),
-        overlay=None if folder == "-" else folder,
-        again=_again(said.pop("channels") or " ".join(map(str, channels.values())), said),
-        after=after,
-        objects=free_folder(top, OBJECTS) or f".github/{OBJECTS}",  # same
-        migration=migration,
-    )
-    return answers, tags
+    channels = said.pop("channels") or " ".join("" if config else str(it) for it in found[0].channels.values())
+    again, objects = (
+        command_again(channels, said),
+        free_folder(top, OBJECTS) or f".github/{OBJECTS}",
+    )  # as for the overlay
+    return [
+        Answers(
+            channels=family.channels,
+            place=place,
+            action=action,
+            signing=SigningMode(signing),
+            approval=ApprovalVia(approval),
+            overlay=overlay,
+            again=again,
+            named=family.named,
+            sources=family.sources,
+            flags=known.flags if known else migration.source.flags if migration else {},
+            objects=objects,
+            components=known.components_file if known else None,
+            migration=migration,
+        )
+        for family, known, overlay, migration in own
+    ], tags
 
 
-def _again(channels: str, said: Mapping[str, str | None]) -> str:
-    """Return the command for these channels, with the options that are not as without them."""
-    usual = {"signing": "keyless", "approval": "pull-request", "after": "24h"}
-    options = (word for name, it in said.items() if it and it != usual.get(name) for word in (f"--{name}", it))
-    return shlex.join(("flux-manifests", "setup", *channels.split(), *options))
-
-
-def _references(words: Sequence[str], usual: str) -> list[Reference]:
-    """Return the channels that words name: by address, or by a tag of the repository before, at first the `usual` one.
-
-    Raises:
-        InvalidReference: a word is neither.
-    """
-    found: list[Reference] = []
-    for word in words:
-        repository = found[-1].repository if found else usual
-        found.append(Reference.parse_channel(word if ":" in word or "/" in word else f"{repository}:{word}"))
-    return found
-
-
-def _named(
-    references: Sequence[Reference], there: Mapping[Reference, ArtifactConfig], first: str | None
-) -> dict[str, Reference]:
-    """Return the channels by their names: as configured, else their tags, or their repositories' last parts.
+def _families(
+    ask: Questions, place: GitHubPlace, after: str, configured: Mapping[Reference, ArtifactConfig]
+) -> tuple[list[Family], Tags]:
+    """Return the families of the channels that are named and configured, and the tags beside each channel.
 
     Raises:
-        UnfitAnswer: two are the same, or would have one name.
+        UnfitAnswer, InvalidReference, MistypedChannel: the names cannot be used.
     """
-    tags, taken = [it.tag for it in references], {it.name for it in there.values()}
-    named = {}
-    for number, channel in enumerate(references):
-        last = str(channel.repository).rpartition("/")[2]
-        own = last if channel.tag is None or channel.tag in taken or tags.count(channel.tag) > 1 else channel.tag
-        named[there[channel].name if channel in there else (not number and first) or own] = channel
-    if len(named) < len(references):
-        raise UnfitAnswer("two of the channels are the same, or would have one name; --name gives the first its own")
-    return named
+    usual = f"oci://ghcr.io/{place.repository.partition('/')[0].lower()}/flux-manifests"
+    question = "Which channel? Of several, such as staging production stable, each is promoted from the one before"
+    every = "" if configured and not ask.told["channels"] else ask.answer("channels", question, f"{usual}:production")
+    named = channels_by_name(named_references(every.split(), usual), configured, ask.told["name"])
+    found = families(configured.values(), named, after)
+    return found, _tags({name: it for each in found for name, it in each.channels.items()}, named, configured, ask)
+
+
+def _own(
+    ask: Questions, top: Path, family: Family, tags: Tags, known: ArtifactConfig | None
+) -> tuple[str | None, Migration | None]:
+    """Return the folder with the own files of a family, None if they stay in the artifact, and what it takes over.
+
+    Raises:
+        UnfitAnswer: the option names another folder than the configuration.
+        UnfitClusterFolder: a folder of `flux bootstrap` cannot be taken over.
+    """
+    first, channel = family.first
+    migration = read_migration(top, bootstrapped_folders(top), list(family.channels))
+    if known:
+        if (told := ask.told["overlay"]) and family.named and told != (known.overlay or "-"):
+            raise UnfitAnswer(f"{CONFIGURATION} has the overlay {known.overlay or '-'} for {first}; change it there")
+        return known.overlay, migration
+    folders = (f"clusters/{first}/flux-system", f"flux/{first}")
+    folders = ("clusters/flux-system", "flux/all") if len(family.channels) > 1 else folders
+    free = free_folder(top, *folders) or (".github/flux-system" if migration else None)  # where Flux looks at no file
+    if not migration and channel.tag in (tags[first] or ()):
+        free = None  # its own files stay where they are, in the artifact
+    folder = ask.answer("overlay", "Folder with your own files (- for none)?", free or "-")
+    return None if folder == "-" else folder, migration
 
 
 def _tags(
-    channels: Mapping[str, Reference], configured: Collection[Reference], ask: Questions
-) -> dict[str, tuple[str, ...] | None]:
+    channels: Mapping[str, Reference],
+    named: Mapping[str, Reference],
+    configured: Collection[Reference],
+    ask: Questions,
+) -> Tags:
     """Return the tags in the repository of each channel; None where the registry does not say.
 
     Raises:
-        MistypedChannel: one has nearly the name of one that exists, and no answer said that it is a new one.
+        MistypedChannel: one that is named has nearly the name of one that exists, and no answer said that it is new.
     """
     one_each = {it.repository: it for it in channels.values()}
     listed = {repository: tags_beside(channel) for repository, channel in one_each.items()}
-    for channel in channels.values():
+    for channel in named.values():
         own = (it.tag or "" for it in configured if it.repository == channel.repository)
         known = {*own, *(listed[channel.repository] or ())}
         near = None if channel.tag in known else channel.nearly(known)

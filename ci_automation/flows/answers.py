@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.config.model import ApprovalVia, SigningMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.artifact.reference import Reference
+    from ci_automation.config.model import PromoteConfig
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.flows.cluster_folders import Migration
 
@@ -22,12 +22,12 @@ OBJECTS = "flux-manifests"
 class Answers(Struct, frozen=True):
     """What a person decides: the channels by their names, the repository, who signs and how to ask.
 
-    Runs render the first channel, and promote each other one from the channel before it, once that one has had the
-    digest for `after`. `action` is the repository with the action, with its commit after an @ if it is not the one of
+    Runs render the first channel, and promote each other one from its source. `named` are the channels whose objects
+    are written. `action` is the repository with the action, with its commit after an @ if it is not the one of
     the shipped files. `overlay` is a folder of the repository; None: the team's own files stay in the artifact.
     Below `objects` each channel has the folder that its clusters apply. In the artifact, `components` is the path of
-    Flux's components. The first channel takes over what the folders of a `migration` have. `again` is the command that
-    runs `setup` with these answers.
+    Flux's components. `flags` are those of `flux install`. The first channel takes over what the folders of a
+    `migration` have. `again` is the command that runs `setup` with these answers.
     """
 
     channels: Mapping[str, Reference]
@@ -37,9 +37,11 @@ class Answers(Struct, frozen=True):
     approval: ApprovalVia
     overlay: str | None
     again: str
-    after: str = "24h"
+    named: tuple[str, ...]
+    sources: Mapping[str, PromoteConfig]
+    flags: Mapping[str, Any]
     objects: str = OBJECTS
-    components: str = COMPONENTS_PATH
+    components: str | None = None
     migration: Migration | None = None
 
     @property
@@ -50,8 +52,13 @@ class Answers(Struct, frozen=True):
     @property
     def waves(self) -> tuple[tuple[str, str], ...]:
         """Return the names of the promoted channels, each with the name of its source."""
-        names = tuple(self.channels)
-        return tuple(zip(names[1:], names, strict=False))
+        return tuple((name, it.source) for name, it in self.sources.items())
+
+    def after(self, name: str) -> str:
+        """Return for how long its source must have had a digest before it is promoted to a channel."""
+        seconds = round(self.sources[name].after.total_seconds())
+        size, unit = next(it for it in ((3600, "h"), (60, "m"), (1, "s")) if seconds % it[0] == 0)
+        return f"{seconds // size}{unit}"
 
     @property
     def keyless(self) -> bool:
@@ -62,11 +69,6 @@ class Answers(Struct, frozen=True):
     def by_run(self) -> bool:
         """Return whether a run that waits asks for approvals, instead of a pull request."""
         return self.approval is ApprovalVia.WORKFLOW_DISPATCH
-
-    @property
-    def flags(self) -> dict[str, Any]:
-        """Return the flags of `flux install` that the first channel takes over."""
-        return self.migration.source.flags if self.migration else {}
 
     @property
     def docs(self) -> str:

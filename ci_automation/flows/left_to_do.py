@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import count
+from itertools import count, takewhile
+from operator import eq
 from typing import TYPE_CHECKING
 
 from ci_automation.flows.left_to_follow import left_to_follow, left_to_verify
@@ -64,6 +65,18 @@ def left_to_do(
         "At last": [_LOOK],
     }
     return {title: steps for title, found in sections.items() if (steps := [*found])}
+
+
+def one_list(lists: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
+    """Return the lists of several families as one: a step of all is there once, and last if it is last in all."""
+    left: dict[str, list[str]] = {}
+    for sections in lists:
+        for title, steps in sections.items():
+            there = left.get(title, [])
+            ends = sum(1 for _ in takewhile(bool, map(eq, reversed(there), reversed(steps))))
+            last = len(there) - ends
+            left[title] = [*there[:last], *(it for it in steps if it not in there), *there[last:]]
+    return left
 
 
 def numbered(left: Mapping[str, Sequence[str]]) -> str:
@@ -192,7 +205,9 @@ def _first_digests(
                 )
             yield f"{channel} is there. If this workflow did not sign it: {adopt}{before}"
         elif source:
-            when = f"{answers.after} after {source} got its first digest. (At once: `after: 0h` for it until then.)"
+            when = (
+                f"{answers.after(name)} after {source} got its first digest. (At once: `after: 0h` for it until then.)"
+            )
             yield f"{run}: command promote, artifact {name}, {when}"
         else:
             yield f"{run}: command init, artifact {name}, to {newest}. A reviewer approves the run."

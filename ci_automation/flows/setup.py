@@ -15,7 +15,6 @@ from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problem
 from ci_automation.config.workflows import CheckedWorkflow, read_workflow
 from ci_automation.errors import UsageError
 from ci_automation.flux.following import SyncSettings
-from ci_automation.policy.model import duration
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def setup_files(
     that path in the artifact. Nothing applies it: a person does, after the first signed run.
 
     Raises:
-        UnfitAnswer, InvalidDuration, NotForClusters: an answer cannot be used.
+        UnfitAnswer, NotForClusters: an answer cannot be used.
         InvalidConfig: the existing configuration cannot be used.
         UnfitWorkflows: the files would not fit together.
     """
@@ -80,7 +79,7 @@ def setup_files(
     workflows = {f"{WORKFLOWS}/{file}": _filled(template(name), answers, config) for file, name in shipped.items()}
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
-    followed = map(config.find, answers.channels)
+    followed = map(config.find, answers.named)
     objects = {f"{answers.objects}/{it.name}/sync.yaml": _objects(answers, it, version, path) for it in followed}
     return {CONFIGURATION: configuration, **workflows, **objects}
 
@@ -136,10 +135,9 @@ def is_action(text: str) -> bool:
 
 
 def _require_usable(answers: Answers) -> None:
-    for channel in answers.channels.values():
+    for channel in (answers.channels[name] for name in answers.named):
         if not isinstance(channel.repository, OciRepository):
             raise UnfitAnswer(f"{channel} is not in a registry, where clusters and workflows could reach it")
-    duration(answers.after)
     if not is_action(answers.action):
         raise UnfitAnswer(
             f"{answers.action!r} is not OWNER/ci-automation, with or without the @ and 40 digits of a commit"
@@ -212,17 +210,10 @@ def _grown(existing: str, answers: Answers) -> str:
     """Return a configuration with the channels that it lacks, or as it is if it has them.
 
     Raises:
-        UnfitAnswer: it has one of them and does not promote it, or does not end with its artifacts.
+        UnfitAnswer: it does not end with its artifacts.
     """
     before = parse_config(existing.encode(), CONFIGURATION).artifacts
-    there = {it.channel: it for it in before}
-    for name, source in answers.waves:
-        found = there.get(answers.channels[name])
-        if found and not found.promote:
-            raise UnfitAnswer(
-                f"{CONFIGURATION} has {name}, which runs render; write `promote: {{from: {source}, after: "
-                f"{answers.after}}}` there in place of its overlay and flags"
-            )
+    there = {it.channel for it in before}
     lines = [it for name, at in answers.channels.items() if at not in there for it in _entry(name, answers)]
     if not lines:
         return existing
@@ -237,12 +228,12 @@ def _grown(existing: str, answers: Answers) -> str:
 def _entry(name: str, answers: Answers) -> list[str]:
     lines = [f"- name: {name}", f"  url: {answers.channels[name]}"]
     if source := dict(answers.waves).get(name):
-        return [*lines, f"  promote: {{from: {source}, after: {answers.after}}}"]
+        return [*lines, f"  promote: {{from: {source}, after: {answers.after(name)}}}"]
     lines += [f"  overlay: {answers.overlay}"] if answers.overlay else []
     lines += [f"  componentsFile: {answers.components}"] if answers.components != COMPONENTS_PATH else []
     import yaml
 
-    written = yaml.safe_dump(answers.flags, default_flow_style=True, width=sys.maxsize).strip()
+    written = yaml.safe_dump({**answers.flags}, default_flow_style=True, width=sys.maxsize).strip()
     return [*lines, *([f"  flags: {written}"] if answers.flags else [])]
 
 

@@ -407,7 +407,7 @@ def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_nam
     shown = capsys.readouterr().out
     assert shown.index("+  - name: edge") < shown.index("flux-manifests/edge/sync.yaml written")  # after all questions
     kept = (
-        "7. Take the changes of .github/flux-manifests.yaml, .github/workflows/flux.yaml, which were left as they are,"
+        ". Take the changes of .github/flux-manifests.yaml, .github/workflows/flux.yaml, which were left as they are,"
     )
     assert kept in shown
     assert files(clone).items() >= before.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.cli import run
+from ci_automation.config.load import parse_config
+from ci_automation.flux.options import Options
+from tests.contract.bootstrapped import bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 PINNED, OTHER = "fakeco/ci-automation@" + "a1" * 20, "b2" * 20
 CONFIG, FLUX = ".github/flux-manifests.yaml", ".github/workflows/flux.yaml"
+TODO = ".github/flux-manifests.todo.md"
 
 
 def git(top: Path, *words: str) -> None:
@@ -152,3 +157,89 @@ def test_a_branch_that_is_named_is_taken(clone: Path, capsys: pytest.CaptureFixt
     assert run(["setup", "staging", "--action", PINNED, "--branch", "feature"]) == 0
     assert "@refs/heads/feature\n" in files(clone)[CONFIG]
     assert "Workflows run and sign" not in capsys.readouterr().err
+
+
+THREE = ("setup", "staging", "production", "edge")
+
+
+@pytest.fixture
+def of_three(clone: Path) -> Path:
+    """Return the clone after `setup` for three channels, two of whose clusters Git applies; three steps are ticked."""
+    for cluster in ("staging", "production"):
+        bootstrap(clone, f"clusters/{cluster}/flux-system", options=Options(namespace="gitops"))
+    assert run([*THREE, "--action", PINNED, "--after", "72h"]) == 0
+    for words in ("Push this project", "Tick", "Make the environment"):
+        tick(clone, words)
+    return clone
+
+
+def tick(clone: Path, words: str) -> None:
+    path = clone / TODO
+    found = re.sub(rf"^- \[ \] (\d+\. {words})", r"- [x] \1", path.read_text(), flags=re.MULTILINE)
+    assert found != path.read_text()
+    path.write_text(found)
+
+
+@pytest.mark.parametrize("named", [(), ("production",), ("edge",), ("staging", "production"), ("production", "edge")])
+def test_fewer_names_leave_the_objects_the_steps_and_the_ticks_of_all_channels(
+    of_three: Path, named: tuple[str, ...]
+) -> None:
+    before = files(of_three)
+    assert run(["setup", *named, "--action", PINNED, "--yes"]) == 0
+    assert files(of_three) == before
+
+
+def test_only_objects_of_named_channels_are_written_anew(of_three: Path) -> None:
+    paths = {name: of_three / f"flux-manifests/{name}/sync.yaml" for name in THREE[1:]}
+    before = files(of_three)
+    for path in paths.values():
+        path.write_text("# edited\n")
+    assert run(["setup", "production", "--yes"]) == 0
+    assert [name for name, path in paths.items() if path.read_text() != "# edited\n"] == ["production"]
+    assert run(["setup", "--yes"]) == 0
+    assert files(of_three) == before
+
+
+def test_a_channel_more_is_promoted_from_the_one_before_it(of_three: Path) -> None:
+    assert run(["setup", "edge", "far", "--yes"]) == 0
+    *_, edge, far = parse_config((of_three / CONFIG).read_bytes(), CONFIG).artifacts
+    assert [it.promote and it.promote.source for it in (edge, far)] == ["production", "edge"]
+    listed = files(of_three)[TODO]
+    assert [it in listed for it in ("artifact production, 72h after staging", "artifact far, 24h after edge")] == [
+        True,
+        True,
+    ]
+    sync = files(of_three)["flux-manifests/far/sync.yaml"]
+    assert ("path: ./\n" in sync, "namespace: gitops\n" in sync) == (True, True)
+    assert listed.count("- [x] ") == 3
+
+
+def test_objects_have_the_namespace_of_the_configuration_when_git_has_left_flux(of_three: Path) -> None:
+    before = files(of_three)
+    for path in of_three.glob("clusters/*/flux-system/gotk-components.yaml"):
+        path.unlink()
+    assert run(["setup", "--yes"]) == 0
+    for name in THREE[1:]:
+        assert files(of_three)[f"flux-manifests/{name}/sync.yaml"] == before[f"flux-manifests/{name}/sync.yaml"]
+
+
+def test_channels_with_content_of_their_own_keep_their_steps(clone: Path) -> None:
+    assert run(["setup", "staging", "production", "--action", PINNED]) == 0
+    assert run(["setup", "edge", "far", "--yes"]) == 0
+    before = files(clone)
+    digests = re.findall(r"command (\w+), artifact (\w+)", before[TODO])
+    assert sorted(digests) == [("init", "edge"), ("init", "staging"), ("promote", "far"), ("promote", "production")]
+    tick(clone, "Run workflow at .*: command promote, artifact far")
+    ticked = files(clone)
+    for named in ((), ("production",), ("far",), ("staging",)):
+        assert run(["setup", *named, "--yes"]) == 0
+        assert files(clone) == ticked
+
+
+def test_an_overlay_that_the_configuration_has_otherwise_is_told(
+    of_three: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(of_three)
+    assert run(["setup", "production", "--overlay", "own", "--yes"]) == 2
+    assert "has the overlay clusters/flux-system for staging; change it there" in capsys.readouterr().err
+    assert files(of_three) == before

@@ -335,6 +335,7 @@ def test_a_channel_without_a_folder_says_how_other_clusters_come_to_it(
     assert "#the-first-installation" in line(listed, "A cluster without Flux gets it from a channel")
     assert not any("needs the `verify` block alone" in it for it in listed)
     bootstrap(clone, "clusters/production/flux-system")
+    (clone / CONFIG).unlink()
     assert not any("without Flux" in it for it in left("setup", "staging", "production", *ACTION, "--yes"))
 
 

@@ -55,7 +55,7 @@ PRINTED = {
         "tests/contract/test_history.py::test_the_table_shows_every_move_and_what_nobody_knows"
     ),
     ("cli/__init__.py", "demo"): DEMO,
-    ("cli/setup.py", "setup"): (
+    ("cli/questions.py", "setup"): (
         "tests/contract/test_setup.py"
         "::test_a_registry_that_did_not_answer_is_asked_again_by_the_command_that_is_listed_first"
     ),

@@ -1,0 +1,107 @@
+"""The channels that a person names for `setup`, and the families that they belong to."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.config.model import PromoteConfig
+from ci_automation.flows.setup import CONFIGURATION, UnfitAnswer
+from ci_automation.policy.model import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ci_automation.config.model import ArtifactConfig
+
+
+def named_references(words: Sequence[str], usual: str) -> list[Reference]:
+    """Return the channels that words name: by address, or by a tag of the repository before, at first the `usual` one.
+
+    Raises:
+        InvalidReference: a word is neither.
+    """
+    found: list[Reference] = []
+    for word in words:
+        repository = found[-1].repository if found else usual
+        found.append(Reference.parse_channel(word if ":" in word or "/" in word else f"{repository}:{word}"))
+    return found
+
+
+def channels_by_name(
+    references: Sequence[Reference], there: Mapping[Reference, ArtifactConfig], first: str | None
+) -> dict[str, Reference]:
+    """Return the channels by their names: as configured, else their tags, or their repositories' last parts.
+
+    Raises:
+        UnfitAnswer: two are the same, or would have one name.
+    """
+    tags, taken = [it.tag for it in references], {it.name for it in there.values()}
+    named = {}
+    for number, channel in enumerate(references):
+        last = str(channel.repository).rpartition("/")[2]
+        own = last if channel.tag is None or channel.tag in taken or tags.count(channel.tag) > 1 else channel.tag
+        named[there[channel].name if channel in there else (not number and first) or own] = channel
+    if len(named) < len(references):
+        raise UnfitAnswer("two of the channels are the same, or would have one name; --name gives the first its own")
+    return named
+
+
+class Family(Struct, frozen=True):
+    """Channels with one content: first the one that runs render, then those that are promoted from it, by their names.
+
+    A promoted channel has its source among `sources`. `named` are the channels whose objects `setup` writes.
+    """
+
+    channels: Mapping[str, Reference]
+    sources: Mapping[str, PromoteConfig]
+    named: tuple[str, ...]
+
+    @property
+    def first(self) -> tuple[str, Reference]:
+        """Return the channel that is rendered, with its name."""
+        return next(iter(self.channels.items()))
+
+
+def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference], after: str) -> list[Family]:
+    """Return the configured channels and those that are `named`, each new one promoted from the one before it.
+
+    Without names all configured channels are meant.
+
+    Raises:
+        UnfitAnswer: a channel is named after another one, and is rendered by itself.
+        InvalidDuration: `after` is not one.
+    """
+    known, waits = {it.name: it for it in artifacts}, duration(after)
+    channels = {**{name: it.channel for name, it in known.items()}, **named}
+    names = {str(it.channel): name for name, it in known.items()}
+    sources = {}
+    for it in known.values():
+        if it.promote and (source := names.get(it.promote.source, it.promote.source)) in known:
+            sources[it.name] = PromoteConfig(source, it.promote.after)
+    for source, name in pairwise(named):
+        if name not in known:
+            sources[name] = PromoteConfig(source, waits)
+        elif not known[name].promote:
+            raise UnfitAnswer(
+                f"{CONFIGURATION} has {name}, which runs render; write `promote: {{from: {source}, after: {after}}}` "
+                "there in place of its overlay and flags"
+            )
+    members: dict[str, list[str]] = {}
+    for name in channels:
+        root = name
+        while root in sources:
+            root = sources[root].source
+        members.setdefault(root, [root])
+        members[root] += [name] if name not in members[root] else []
+    return [
+        Family(
+            {name: channels[name] for name in (root, *(it for it in channels if it in there and it != root))},
+            {name: sources[name] for name in channels if name in there and name in sources},
+            tuple(it for it in named or channels if it in there),
+        )
+        for root, there in members.items()
+    ]
