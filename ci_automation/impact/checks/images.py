@@ -69,8 +69,9 @@ def _missing(image: str, registry: str) -> Hazard:
 
 
 def _unknown(images: Sequence[str], reason: str) -> Hazard:
-    subject = f"whether {all_of(images)} {'is' if len(images) == 1 else 'are'} there is unknown"
-    return Hazard(GATE, Certainty.UNCHECKED, ", ".join(images), f"{subject}: {reason}")
+    what = f"{len(images)} images" if len(images) > 1 else "an image"
+    sentence = f"{what} could not be looked up ({all_of(images)}): {reason}"
+    return Hazard(GATE, Certainty.UNCHECKED, ", ".join(images), sentence)
 
 
 def _clear(after: Applied, _known: Known) -> tuple[str, str]:

@@ -18,6 +18,8 @@ from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Applied, Check, Clusters, Known, KubernetesRange, Seen
 from ci_automation.impact.checks import all_checks, compatibility, images, overlay
 from ci_automation.impact.overlay.builder import BuildFailed
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,7 +138,7 @@ def test_each_says_what_it_looked_at(known: Known, registry: str, cleared: list[
             [
                 (
                     Certainty.UNCHECKED,
-                    f"whether {MIRROR}/a:v1 and {MIRROR}/b:v1 are there is unknown: it is down",
+                    f"2 images could not be looked up ({MIRROR}/a:v1 and {MIRROR}/b:v1): it is down",
                     (),
                 )
             ],
@@ -146,7 +148,7 @@ def test_each_says_what_it_looked_at(known: Known, registry: str, cleared: list[
             MIRROR,
             deployment("a:v1"),
             {"a:v1": RegistryError("it is down")},
-            [(Certainty.UNCHECKED, f"whether {MIRROR}/a:v1 is there is unknown: it is down", ())],
+            [(Certainty.UNCHECKED, f"an image could not be looked up ({MIRROR}/a:v1): it is down", ())],
             id="the mirror does not answer for one",
         ),
     ],
@@ -161,6 +163,13 @@ def test_images(
     seen = images.CHECK.look(None, Applied(text, registry=registry), known)
     assert [(it.certainty, it.sentence, it.remedies) for it in seen.hazards] == found
     assert {it.gate for it in seen.hazards} <= {"images"}
+
+
+def test_a_headline_counts_images_that_could_not_be_looked_up() -> None:
+    known = Known(images=Registry({"a:v1": RegistryError("it is down"), "b:v1": RegistryError("it is down")}))
+    hazards = images.CHECK.look(None, Applied(deployment("a:v1", "b:v1"), registry=MIRROR), known).hazards
+    asks = Verdict("images", Decision.APPROVAL, hazards[0].sentence, f"unchecked, {hazards[0].fingerprint}")
+    assert Findings(hazards=hazards, gates=(asks,)).causes() == ("2 images could not be looked up",)
 
 
 @pytest.mark.parametrize(
