@@ -163,6 +163,11 @@ class Authorization:
         found = self._credentials
         return found is None or (found.pull is None and found.push is None)
 
+    @property
+    def found_in(self) -> str:
+        """Return which file or variables have the credentials that were used; empty if none were."""
+        return self._credentials.found_in if self._credentials else ""
+
     def _header(self, scope: Scope, deadline: Deadline) -> str | None:
         if self._challenge is None:
             if scope.push:
@@ -219,7 +224,7 @@ class Authorization:
         if answer.status in _REFUSED:
             complaint = answer.complaint()
             wish = f"to {key.actions.replace(',', ' and ')} {key.repository}"
-            raise AccessDenied(f"{self._registry.host} gives no token {wish}: {complaint}")
+            raise AccessDenied(f"{self._registry.host} gives no token {wish}: {complaint}", self.found_in)
         match parsed_json(answer.body) if answer.status == HTTPStatus.OK else None:
             case {"token": str(token), **rest} | {"access_token": str(token), **rest} if _TOKEN.fullmatch(token):
                 self._keep_secret(token)

@@ -60,13 +60,14 @@ class Credentials(Struct, frozen=True):
     """Credentials to read from a registry and to write to it; None means without credentials.
 
     `token_host` is another host whose token server may see them. `writes` says that this run writes, so it requests one
-    token for reads and writes.
+    token for reads and writes. `found_in` is the file or the variables that they come from, if a person can change it.
     """
 
     pull: Credential | None = None
     push: Credential | None = None
     token_host: str | None = None
     writes: bool = False
+    found_in: str = ""
 
     @classmethod
     def both(cls, pull: Credential | None, push: Credential | None = None) -> Self:
@@ -138,9 +139,11 @@ class NamedVariables(Hiding, Struct, frozen=True):
         """Return the credentials in the variables if they are for `host`, else those of the other source."""
         if host != self.host:
             return self.otherwise.for_host(host)
-        pull = self.pull.read(self.environment) if self.pull else self.otherwise.for_host(host).pull
+        known = Credentials() if self.pull else self.otherwise.for_host(host)
+        pull = self.pull.read(self.environment) if self.pull else known.pull
         push = self.push.read(self.environment) if self.push else pull
-        return Credentials(pull, push, self.token_host)
+        named = " and ".join(f"${it.password}" for it in (self.pull, self.push) if it)
+        return Credentials(pull, push, self.token_host, found_in=named or known.found_in)
 
 
 def registry_host(host: str) -> str:

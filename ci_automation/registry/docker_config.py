@@ -84,7 +84,7 @@ class DockerConfig(Hiding, Struct, frozen=True):
         found = self._ask(asked, host) if asked else None
         if found is None and not helper:
             found = self._stored(config, names)
-        return Credentials.both(found)
+        return Credentials(found, found, found_in=str(self.path)) if found else Credentials()
 
     def _read(self) -> dict[str, Any]:
         try:

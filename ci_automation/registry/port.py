@@ -40,6 +40,12 @@ class AccessDenied(RegistryError):
 
     hint = "Log in with `docker login`, or give --registry-config. To push, the credentials need the right to write."
 
+    def __init__(self, message: str, found_in: str = "") -> None:
+        super().__init__(message)
+        if found_in:
+            correct = "Correct it, or give another file with --registry-config. To push, it needs the right to write."
+            self.hint = f"The login is the one in {found_in}. {correct}"
+
 
 class UnknownTokenHost(AccessDenied):
     """A registry names a token server on another host, which may not be meant to see the registry's credentials."""

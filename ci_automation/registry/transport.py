@@ -151,7 +151,8 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
         own = Origin.of(answer.url) == self.origin
         if answer.status == _UNAUTHORIZED and own and self._authorization.is_anonymous:
             return AccessDenied(f"{answer.host} wants credentials {wish}, but there are none: {complaint}")
-        return AccessDenied(f"{answer.host} refuses {wish}: {complaint}")
+        found_in = self._authorization.found_in if own else ""
+        return AccessDenied(f"{answer.host} refuses {wish}: {complaint}", found_in)
 
 
 def _patient(answer: Answer, request: Request, deadline: Deadline) -> Answer:

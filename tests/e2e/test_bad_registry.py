@@ -99,6 +99,7 @@ def test_wrong_credentials_are_told_and_not_repeated(desk: Desk) -> None:
         arguments = ("check", double.channel, "--registry-config", "docker.json")
         told(desk, arguments, Bad("", 20, "access-denied", "refuses to read acme/flux-manifests"))
         ran = desk.run(*arguments, "-v")
+        assert "hint: The login is the one in docker.json. Correct it" in ran.err
         assert LOGIN not in ran.err + ran.out
         assert "wr0ng" not in ran.err + ran.out
 

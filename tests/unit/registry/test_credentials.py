@@ -72,7 +72,7 @@ class TestFile:
     )
     def test_whose_entry_is_used(self, tmp_path: Path, auths: object, expected: Credential | None) -> None:
         found = config(tmp_path, {"auths": auths}).for_host(HOST)
-        assert found == Credentials(expected, expected)
+        assert (found.pull, found.push) == (expected, expected)
 
     @pytest.mark.parametrize(
         "key", ["https://index.docker.io/v1/", "docker.io", "index.docker.io", "registry-1.docker.io"]
@@ -169,7 +169,9 @@ class TestHelpers:
         self, tmp_path: Path, environment: dict[str, str], value: Any
     ) -> None:
         self.helper(tmp_path, self.SAYS)
-        assert config(tmp_path, value, environment).for_host(HOST) == Credentials(ALICE, ALICE)
+        assert config(tmp_path, value, environment).for_host(HOST) == Credentials(
+            ALICE, ALICE, found_in=str(tmp_path / "config.json")
+        )
         assert (tmp_path / "heard").read_text() == HOST
         assert (tmp_path / "arguments").read_text().strip() == "get"
         told = (tmp_path / "env").read_text()
@@ -272,20 +274,27 @@ class TestVariables:
     READER, WRITER = Credential("reader", "r"), Credential("writer", "w")
 
     @pytest.mark.parametrize(
-        ("pull", "push", "expected"),
+        ("pull", "push", "expected", "found_in"),
         [
-            pytest.param(READ, WRITE, Credentials(READER, WRITER), id="two users"),
-            pytest.param(READ, None, Credentials(READER, READER), id="who reads also writes"),
-            pytest.param(None, WRITE, Credentials(ALICE, WRITER), id="who reads is in the file"),
-            pytest.param(None, None, Credentials(ALICE, ALICE), id="nothing is named"),
+            pytest.param(READ, WRITE, (READER, WRITER), "$R_SECRET and $W_SECRET", id="two users"),
+            pytest.param(READ, None, (READER, READER), "$R_SECRET", id="who reads also writes"),
+            pytest.param(None, WRITE, (ALICE, WRITER), "$W_SECRET", id="who reads is in the file"),
+            pytest.param(None, None, (ALICE, ALICE), "config.json", id="nothing is named"),
         ],
     )
     def test_they_are_for_one_host(
-        self, tmp_path: Path, pull: Variables | None, push: Variables | None, expected: Credentials
+        self,
+        tmp_path: Path,
+        pull: Variables | None,
+        push: Variables | None,
+        expected: tuple[Credential, Credential],
+        found_in: str,
     ) -> None:
         file = config(tmp_path, {"auths": {HOST: ENTRY}})
         source = NamedVariables(HOST, self.ENVIRONMENT, pull, push, file)
-        assert source.for_host(HOST) == expected
+        found = source.for_host(HOST)
+        assert (found.pull, found.push) == expected
+        assert found.found_in.rpartition("/")[2] == found_in
         assert source.for_host("other.example") == Credentials()
         assert "reader" not in repr(source)
 
