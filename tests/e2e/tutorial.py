@@ -97,9 +97,9 @@ def screenshot(block: Block, output: str) -> str:
 
 
 def readme(outputs: list[str]) -> str:
-    """Return the README with what `check` of the tutorial prints, as far as its table."""
+    """Return the README with all that `check` of the tutorial prints."""
     ((block, output),) = ((block, text) for block, text in zip(BLOCKS, outputs, strict=True) if "check" in block.image)
-    told = Text.from_ansi(_ageless(output)).plain.partition("\nUpstream not proven")[0]
+    told = Text.from_ansi(_ageless(output)).plain
     (channel,) = re.findall(r"^export CHANNEL=(\S+)", PAGE, re.MULTILINE)
     prompt = _prompt(block).replace("$CHANNEL", channel)  # which the README does not set
     lines = "\n".join(line.rstrip() for line in (prompt, *told.splitlines()))
