@@ -133,7 +133,7 @@ def _rollback(goal: Target, wanted: OperationInputs) -> Operation:
     hold = shown.hold and {**hold_json(shown.hold), "at": None}  # which is the moment of the run
     facts = {"hold": hold, "problem": shown.problem, "signs": shown.signs, **_agreed(shown.findings)}
     return Operation(
-        before=Standing(shown.base_version, shown.base),
+        before=Standing(shown.stated or shown.base_version, shown.base),
         after=Standing(shown.target_version, shown.target),
         target=shown.target,
         content=str(proposal.options),

@@ -20,7 +20,6 @@ from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
 from ci_automation.flows.history import history
-from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.attached import known_as
 from ci_automation.records.notes import format_time, parse_time
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from ci_automation.records.notes import HoldStatement, Record
 
     Place = OciRepository | LayoutDirectory
+    _Entries = Mapping[Digest, HistoryEntry]
 
 
 @click.command("history", cls=HeadedCommand)
@@ -195,13 +195,13 @@ def table_rows(
     A hold has no number: it names no other artifact than a move, and channels are at a move. With `every`, a move has
     the commits of its content and of its run, and each request that approved it with everyone who counted.
     """
-    versions = {entry.digest: entry.version for entry in entries}
+    others = {entry.digest: entry for entry in entries}
     for place, entry in enumerate(entries):
         what = [
             (
                 it.at,
                 entry.mark,
-                _move(it, versions, repository, entry) + (_content(it) if every else ""),
+                _move(it, others, repository, entry) + (_content(it) if every else ""),
                 _by(it),
                 _approval(it, every=every),
                 it.run or "",
@@ -210,10 +210,9 @@ def table_rows(
         ]
         held = [it for it in entry.holds if it.digest != it.refused.digest]  # of others the rollback's record tells
         moved = max((it[0] for it in what), default=None)
-        what += [(it.at, "", _hold(it, repository, entry), _by(it), "", it.run or "") for it in held]
-        digest = str(entry.digest)
+        what += [(it.at, "", _hold(it, others, repository, entry), _by(it), "", it.run or "") for it in held]
         tags = ", ".join((*entry.channels, *entry.version_tags))
-        common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
+        common = (str(entry.version or "unknown"), str(entry.digest), entry.tag or str(entry.digest), entry.signed)
         if not what:
             yield "", -place, (entry.mark, *common, "", entry.unrecorded, "", "", "", tags)
         for at, number, *said in what:
@@ -221,10 +220,10 @@ def table_rows(
             yield format_time(at), -place, (number, *common, f"{at:%Y-%m-%d %H:%M}", *said, here)
 
 
-def _move(record: Record, versions: Mapping[Digest, Version | None], repository: Place, entry: HistoryEntry) -> str:
+def _move(record: Record, others: _Entries, repository: Place, entry: HistoryEntry) -> str:
     channel = _name(record.channel, repository)
     if record.rolled_back:
-        left = _told(versions.get(record.previous), record.previous, entry) if record.previous else "what is not known"
+        left = _told(record.previous, others, entry) if record.previous else "what is not known"
         return f"{channel} went back to this from {left}"
     if record.adopted:
         return f"adopted on {channel}"
@@ -234,9 +233,11 @@ def _move(record: Record, versions: Mapping[Digest, Version | None], repository:
     return f"published to {channel}{made}"
 
 
-def _told(version: Version | None, digest: Digest, entry: HistoryEntry) -> str:
-    """Return what the channel left for this entry: its version, or its immutable tag if both have one version."""
-    return immutable_tag(version, digest) if version and version == entry.version else str(version or digest)
+def _told(digest: Digest, others: _Entries, entry: HistoryEntry, version: Version | None = None) -> str:
+    """Return the version that the channel left for this entry; if it is the same, its tag or the digest."""
+    left = others.get(digest)
+    version = version or (left.version if left else None)
+    return str(version) if version and version != entry.version else (left and left.tag) or f"digest {digest.short}"
 
 
 def _content(record: Record) -> str:
@@ -267,9 +268,9 @@ def _approval(record: Record, *, every: bool) -> str:
     return "not known" if record.recovered and record.proof is None else ""
 
 
-def _hold(hold: HoldStatement, repository: Place, entry: HistoryEntry) -> str:
+def _hold(hold: HoldStatement, others: _Entries, repository: Place, entry: HistoryEntry) -> str:
     because = f": {hold.reason}" if hold.reason else ""
-    what = _told(hold.refused.version, hold.refused.digest, entry)
+    what = _told(hold.refused.digest, others, entry, hold.refused.version)
     if hold.until and hold.until <= hold.at:
         return f"the hold on {what} was lifted on {_name(hold.channel, repository)}{because}"
     until = f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "a newer release"

@@ -118,7 +118,8 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     versions = leaving.version, target.version
     shown = Rollback(channel, present.digest, versions[0], known.digest, versions[1], hold, found, leaving.problem)
     tags = _astray(present, target.version, known.digest, ports, intent)
-    shown = replace(shown, signs=not known.signed, version_tags=tags, moves_tags=intent.version_tags)
+    stated = leaving.contents.version if leaving.problem and leaving.contents else None
+    shown = replace(shown, signs=not known.signed, version_tags=tags, moves_tags=intent.version_tags, stated=stated)
     # Going back to what was on hold says that it is wanted.
     kept = tuple(it for it in leaving.kept if it.digest != known.digest)
     behind = (*kept, *left_behind(leaving.newest, hold, target.version))

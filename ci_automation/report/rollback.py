@@ -30,10 +30,11 @@ class Rollback(Struct, frozen=True):
     """A channel on its way back: from which digest to which, what that does to clusters, and what is on hold then.
 
     `problem` says why what the channel has now is not to be trusted, or does not belong there; nothing of it is taken
-    along. `signs` says that the target has lost its signature, and is signed again. Where both digests are the same,
-    the channel is there. `version_tags` lead to the target afterwards, or, without `moves_tags`, stay at the base.
-    `holds` says that the hold is not on yet, or changes; without one, `ended` is the last one that was on. `others` are
-    the tags of other digests with the version that the channel has already.
+    along. Then `base_version` is the target's, so that the hold is of one digest alone, and `stated` is what it says of
+    its version, if it can be read. `signs` says that the target has lost its signature, and is signed again. Where both
+    digests are the same, the channel is there. `version_tags` lead to the target afterwards, or, without `moves_tags`,
+    stay at the base. `holds` says that the hold is not on yet, or changes; without one, `ended` is the last one that
+    was on. `others` are the tags of other digests with the version that the channel has already.
     """
 
     channel: Reference
@@ -44,6 +45,7 @@ class Rollback(Struct, frozen=True):
     hold: Hold | None
     findings: Findings
     problem: str = ""
+    stated: Version | None = None
     signs: bool = False
     version_tags: tuple[str, ...] = ()
     moves_tags: bool = False
@@ -55,6 +57,10 @@ class Rollback(Struct, frozen=True):
     def is_there(self) -> bool:
         """Return whether the channel has the target already."""
         return self.base == self.target
+
+    @property
+    def _left(self) -> Version | None:
+        return self.stated if self.problem and not self.is_there else self.base_version
 
     @property
     def decision(self) -> Decision:
@@ -83,7 +89,7 @@ class Rollback(Struct, frozen=True):
         """Return it as documents have it."""
         return {
             "artifact": str(self.channel),
-            "from": {"version": str(self.base_version), "digest": str(self.base)},
+            "from": {"version": str(self._left or ""), "digest": str(self.base)},
             "to": {"version": str(self.target_version), "digest": str(self.target)},
             "decision": str(self.decision),
             "hold": hold_json(self.hold) if self.hold else None,
@@ -124,7 +130,10 @@ def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: 
         yield from _hold_lines(rollback, rollback.hold, lifting) if rollback.hold else _free_lines(rollback, lifting)
         return
     way = f"from {rollback.base_version} to {rollback.target_version}"
-    if rollback.base_version == rollback.target_version:
+    if rollback.problem:
+        says = f", which says it is {rollback.stated}" if rollback.stated else " that no run can read"
+        way = f"to {rollback.target_version} from an untrusted digest{says}"
+    elif rollback.base_version == rollback.target_version:
         way = f"to other content of {rollback.target_version}"
     yield MarkedLine(f"{rollback.channel} goes back {way}:")
     yield MarkedLine(f"  from {rollback.base}")
@@ -150,7 +159,8 @@ def _tags_line(rollback: Rollback) -> MarkedLine:
     tags = ", ".join(rollback.version_tags)
     if rollback.moves_tags:
         return MarkedLine(f"These version tags lead to it too: {tags}.")
-    stays = f"These tags stay at {rollback.base_version}, and clusters with ref.semver keep it: {tags}."
+    stays_at = "it" if rollback.problem else rollback.base_version
+    stays = f"These tags stay at {stays_at}, and clusters with ref.semver keep it: {tags}."
     return MarkedLine(f"{stays} To move them too, run with the configuration that has versionTags: true.", "warning")
 
 
@@ -182,6 +192,8 @@ def _hold_lines(rollback: Rollback, hold: Hold, lifting: Sequence[str] | None) -
     is_content = hold.version == rollback.target_version
     what = f"{f'Digest {hold.digest.short}' if is_content else hold.version} {verb} on hold {hold.end}{because}"
     free = f" {hold.version} with other options or files is not on hold." if is_content else ""
+    if rollback.problem and not rollback.is_there:
+        free = " No release of Flux is on hold."
     yield MarkedLine(f"{what}: no scheduled run and no old approval publishes it.{free}")
     yield from _also_held(rollback.target_version, hold.version)
     if lifting is None:

@@ -28,7 +28,7 @@ from ci_automation.flows.update import update
 from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.attached import channel_name, known_as
 from ci_automation.registry import open_registry
-from tests.contract.planting import at, attach_junk, forget_records, put_in_place_of_the_list
+from tests.contract.planting import at, attach_junk, forget_records, made, plant, put_in_place_of_the_list
 from tests.contract.publishing import publish_text
 from tests.contract.rolled_back import AUTO, Found, back, grown
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
@@ -349,6 +349,23 @@ def test_of_other_content_of_the_version_it_says_which_was_left_and_is_on_hold()
     assert f"{MINOR}-{left.short} on hold until a newer release on production" in said
 
 
+@pytest.mark.parametrize("tagged", [False, True])
+def test_what_another_writer_put_there_and_a_rollback_left_is_known_by_its_digest(*, tagged: bool) -> None:
+    world = World()
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    planted = plant(world, made(MINOR))
+    if tagged:
+        world.registry.put_manifest(CHANNEL.at_tag("theirs"), world.registry.manifest(CHANNEL))
+    later = replace(world.ports(), clock=lambda: NOW + timedelta(days=1))
+    proposal = propose_rollback(CHANNEL, Wish(str(OLD)), later, intent())
+    assert (proposal.shown.base_version, proposal.shown.stated) == (OLD, MINOR)
+    roll_back(proposal, later, intent())
+    said = [row[6] for _, _, row in table_rows(history(CHANNEL, world.ports(), every=True).entries, CHANNEL.repository)]
+    assert f"digest {planted.short} on hold until a newer release on production" in said
+    left = str(MINOR) if tagged else f"digest {planted.short}"
+    assert f"production went back to this from {left}" in said
+
+
 def test_of_an_identity_the_table_has_the_subject() -> None:
     world = grown()
     workflow = "github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main"
@@ -364,10 +381,12 @@ def test_of_its_own_repository_a_channel_is_known_by_its_tag_and_where_it_came_f
     world = grown()
     back(world, str(OLD))
     entry = history(CHANNEL, world.ports()).entries[0]
+    assert entry.records[-1].previous
+    left = entry.records[-1].previous.short
     moved = replace(entry.records[-1], promoted_from=str(CHANNEL.at_tag("staging")), rolled_back=False)
     for records, entries, what in (
         (entry.records[-1:], history(CHANNEL, world.ports()).entries, f"production went back to this from {MINOR}"),
-        (entry.records[-1:], (entry,), f"production went back to this from {entry.records[-1].previous}"),
+        (entry.records[-1:], (entry,), f"production went back to this from digest {left}"),
         ((replace(entry.records[-1], previous=None),), (), "production went back to this from what is not known"),
         ((moved,), (), "promoted to production from staging"),
         ((replace(moved, channel="layout:x"),), (), "promoted to layout:x from staging"),

@@ -187,6 +187,24 @@ def test_going_back_to_other_content_of_the_version_holds_that_content_alone() -
     assert f"\nDigest {BASE.short} is on hold until there is a newer release" in again
 
 
+@pytest.mark.parametrize(
+    ("stated", "what"),
+    [
+        (Version.parse("v2.9.3"), "an untrusted digest, which says it is v2.9.3"),
+        (None, "an untrusted digest that no run can read"),
+    ],
+)
+def test_what_an_untrusted_digest_says_of_its_version_is_told_as_that(stated: Version | None, what: str) -> None:
+    shown = replace(SAME, problem="it is not signed", stated=stated, version_tags=("v2.9.3",))
+    said = text(shown)
+    assert said.startswith(f"{SHOWN.channel} goes back to v2.8.8 from {what}:\n  from {BASE}\n")
+    assert f"Digest {BASE.short} will be on hold until there is a newer release" in said
+    assert "publishes it. No release of Flux is on hold.\n" in said
+    assert "These tags stay at it, and clusters" in said
+    assert "other options" not in said
+    assert shown.to_json()["from"]["version"] == str(stated or "")
+
+
 def test_what_refuses_it_can_be_accepted_by_its_fingerprint() -> None:
     assert SHOWN.decision is Decision.REFUSED
     assert set(SHOWN.breaks) == {CERTAIN.fingerprint, RULE.fingerprint}
