@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +13,7 @@ import yaml
 from ci_automation.impact.checks import compatibility
 from tests.e2e.desk import SIGNED
 from tests.fakes.world import signing_key
-from tests.unit.docs.documents import configurations
+from tests.unit.docs.documents import ROOT, configurations
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,3 +77,20 @@ def test_no_sample_configuration_refuses_what_upstream_supports(
         assert plan["steps"], (path, channel)
         refused = [step["reasons"] for step in plan["steps"] if step["decision"] == "refused"]
         assert not refused, (path, channel)
+
+
+def test_a_version_that_is_not_the_newest_is_published_as_the_guide_says(desk: Desk) -> None:
+    guide = (ROOT / "docs/guides/command-line.md").read_text().partition("## A version that is not the newest\n")[2]
+    line, commands = re.findall(r"^```(?:yaml|sh)\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)[:2]
+    artifact = "version: 1\nartifacts:\n  - name: production\n    url: layout:registry:production\n"
+    keys = "    signing: {key: cosign.key}\n    verify: {publicKey: cosign.pub}\n"
+    desk.write("cosign.pub", signing_key().public.to_pem())
+    desk.config(artifact + keys)
+    desk.ok("init", "production", "--flux-version", OLD)
+    desk.config(artifact + keys + line.replace("2.8.7", "2.98.8"))
+    printed = [desk.ok(*shlex.split(it, comments=True)[1:]).out for it in commands.splitlines()]
+    assert re.search(r"^refused +v2\.99\.4 .*outside of the range", printed[0], re.MULTILINE)
+    assert re.search(r"^published +v2\.98\.8 ", printed[1], re.MULTILINE)
+    assert "@1  v2.98.8-" in desk.ok("history", "production").out
+    desk.config(artifact + keys)
+    assert "v2.99.4 needs approval" in desk.ok("check", "production").out
