@@ -26,7 +26,7 @@ from ci_automation.config.model import DirectorySourceConfig
 from ci_automation.config.preview import not_previewed, preview_config
 from ci_automation.errors import Error
 from ci_automation.flows.files import write_tree
-from ci_automation.flows.planning.shown import is_unseen
+from ci_automation.flows.planning.shown import MOST_SHOWN, is_unseen
 from ci_automation.flows.ports import Prepared
 from ci_automation.flows.preview import review_artifact
 from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder
@@ -182,6 +182,8 @@ def _unfit(artifact: ArtifactConfig, old: Mapping[str, bytes], new: Mapping[str,
     changed = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
     if found := [path for path in changed if any(is_unseen(path, side[path]) for side in (old, new) if path in side)]:
         yield f"pages do not show all lines of {some_of(found)}"
+    if sum(len(side.get(path, b"")) for path in changed for side in (old, new)) > MOST_SHOWN:
+        yield f"pages do not show changes of files with more than {MOST_SHOWN // 1000} kB"
 
 
 class _Pair(Struct, frozen=True):

@@ -369,7 +369,14 @@ NOT_SHOWN = {
     "the same, by Unicode": ("new.yaml", "# a\u0085- op: add\n".encode()),
     "text that is turned around": ("new.yaml", "# a \u202e b\n".encode()),
     "a folder that pages fold": ("a/vendor/new.yaml", b"text"),
+    "a folder that ends like one": ("old-vendor/a.io/new.yaml", b"text"),
+    "a folder of reports": ("htmlcov/new.yaml", b"text"),
+    "a folder of queries": (".sqlx/query-1.json", b"text"),
     "a name that pages fold": ("pnpm-lock.yaml", b"text"),
+    "a part of a name": ("Package.resolved.yaml", b"text"),
+    "a name of a list": ("JuliaManifest-v1.11.toml", b"text"),
+    "a name of a script": ("Gradlew", b"text"),
+    "more than a page shows": ("new.yaml", b"a" * 400_001),
     "a type that pages may fold": ("new.js", b"text"),
     "a text that pages fold": ("new.yml", b"# recorded_with: VCR\n"),
 }
@@ -377,6 +384,7 @@ SHOWN = {
     "plain text": ("new.yaml", b"text"),
     "ends of lines, tabs and the mark of Windows": ("new.yml", "\ufeffkey:\ta\r\nmore: b\r\n".encode()),
     "letters of any language": ("README", "Übung, 練習\n".encode()),
+    "as much as a page shows": ("new.yaml", b"a" * 300_000),
 }
 
 

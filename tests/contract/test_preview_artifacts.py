@@ -208,6 +208,11 @@ FORETOLD: dict[str, tuple[str, dict[str, bytes | str], str]] = {  # settings, re
         {f"{FOLDER}/more.yaml": b"a: \0"},
         f"{NOT}pages do not show all lines of {FOLDER}/more",
     ),
+    "more than a page shows": (
+        "",
+        {f"{FOLDER}/more.yaml": b"# " + b"a" * 400_000},
+        f"{NOT}pages do not show changes of files with more than 400 kB",
+    ),
     "hidden settings": (
         "",
         {".github/.gitattributes": b"* -diff\n"},

@@ -20,13 +20,17 @@ if TYPE_CHECKING:
     from ci_automation.github.content_history import ContentHistory
     from ci_automation.github.model import ContentAt
 
+MOST_SHOWN = 400_000  # bytes before and after; pages show 500 kB of a file (GitHub, "Limits for viewing content")
 _MOST_READ = 10  # files of states in between; with more, the content is asked for by digest
 _GIT = ".git"
 # Pages fold files that GitHub's Linguist takes for generated: by their folder, their name, or by what they hold where
 # they have another extension than these (github-linguist/linguist, lib/linguist/generated.rb).
 _WRITTEN = re.compile(r"(?:^|/)[^/.]*$|\.(?:ya?ml|json|md|txt|env|toml|ini|conf|cfg|properties|pub|pem|crt|asc)$")
 _GENERATED = re.compile(
-    r"(?:^|/)(?:\.idea|Pods|Carthage/Build|vendor)/|(?:node_modules|Godeps|__generated__)/|[.-]lock|shrinkwrap|/\.pnp\."
+    r"(?:^|/)(?:\.idea|Pods|Carthage/Build|htmlcov|\.sqlx)/|(?:node_modules|vendor|Godeps|__generated__)/|[.-]lock|shrinkwrap"
+)
+_GENERATED_FILE = re.compile(
+    r"/\.pnp\.|Package\.resolved|Cargo\.toml\.orig|(?:^|/)(?:(?:Julia)?Manifest(?:-v[0-9.]{1,9})?\.toml|(?i:gradlew|mvnw))$"
 )
 _CASSETTE = b"recorded_with: VCR"  # near the end of a .yml file
 
@@ -62,6 +66,10 @@ def hidden_states(
     texts = {at.config.encode() for at in states.values() if at.config}
     configs = {None if _is_shown(it) and not _is_folded(config, it) else it for it in texts}
     differ = len({frozenset(of) for of in unshown.values()}) > 1 or len(configs) > 1
+    sides = [frozenset(of.items()) for of in files.values()]
+    changed = frozenset().union(*sides) - sides[0].intersection(*sides)
+    sizes = [len(here.get(blob) or b"") for _, blob in changed]
+    differ |= sum((*sizes, *map(len, texts if len(texts) > 1 else ()))) > MOST_SHOWN
     paths = {config, *(f"{folder}/{path}" for of in files.values() for path in of)}
     return frozenset(
         commit
@@ -91,7 +99,7 @@ def _is_shown(data: bytes) -> bool:
 def _is_folded(path: str, data: bytes | None) -> bool:
     """Return whether a page shows the lines of a file only after a click, as GitHub takes the file for generated."""
     is_cassette = path.endswith(".yml") and data is not None and _CASSETTE in data
-    return is_cassette or not _WRITTEN.search(path) or _GENERATED.search(path) is not None
+    return is_cassette or not _WRITTEN.search(path) or bool(_GENERATED.search(path) or _GENERATED_FILE.search(path))
 
 
 def _has_attributes(files: Mapping[str, str]) -> bool:
