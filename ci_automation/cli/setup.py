@@ -22,7 +22,7 @@ from ci_automation.cli.questions import Questions, answered_action, answered_pla
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import UsageError
-from ci_automation.flows.answers import OBJECTS, Answers
+from ci_automation.flows.answers import CLUSTERS, OBJECTS, Answers
 from ci_automation.flows.cluster_folders import read_migration
 from ci_automation.flows.files import write_file
 from ci_automation.flows.first_overlay import first_overlay
@@ -120,7 +120,6 @@ def _set_up(ask: Questions, after: str, written: list[str]) -> None:
             tags=tags,
             newest=str(_newest(it)),
             pin=it.action.partition("@")[2] or shipped_pin(_template),
-            migration=it.migration,
             declined=declined,
         )
         for it in answered
@@ -152,7 +151,10 @@ def _files(top: Path, answers: Answers, existing: str | None) -> dict[str, str]:
     components = answers.components or overlay.components
     applied = sync_path([*overlay.tree.by_path, components], components)
     answers = replace(answers, components=components)
-    return {**overlay.new, **setup_files(answers, _template, _newest(answers), applied, existing)}
+    moving = answers.migration.moving if answers.migration else {}
+    named = {name: there for name, there in moving.items() if name in answers.named}
+    lists = {f"{answers.objects}/{name}/{CLUSTERS}": "\n".join((*there, "")) for name, there in named.items()}
+    return {**lists, **overlay.new, **setup_files(answers, _template, _newest(answers), applied, existing)}
 
 
 def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> tuple[list[Answers], Tags]:
@@ -165,17 +167,18 @@ def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> t
     """
     place, configured = answered_place(ask, top), {it.channel: it for it in config.artifacts} if config else {}
     found, tags = _families(ask, place, after, configured)
-    own = [(family, known := configured.get(family.first[1]), *_own(ask, top, family, tags, known)) for family in found]
+    objects = free_folder(top, OBJECTS) or f".github/{OBJECTS}"  # where Flux looks at no file
+    own = [
+        (family, known := configured.get(family.first[1]), *_own(ask, top, objects, family, tags, known))
+        for family in found
+    ]
     action = answered_action(ask, _text_of(top / WORKFLOWS / "flux.yaml"), shipped_pin(_template), place.server)
     signing, approval = usual_answers(next(known for family, known, *_ in own if family.named))
     signing = ask.answer("signing", "Sign keyless, or with a key?", signing)
     approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", approval)
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     channels = said.pop("channels") or " ".join("" if config else str(it) for it in found[0].channels.values())
-    again, objects = (
-        command_again(channels, said),
-        free_folder(top, OBJECTS) or f".github/{OBJECTS}",
-    )  # as for the overlay
+    again = command_again(channels, said)
     return [
         Answers(
             channels=family.channels,
@@ -213,7 +216,7 @@ def _families(
 
 
 def _own(
-    ask: Questions, top: Path, family: Family, tags: Tags, known: ArtifactConfig | None
+    ask: Questions, top: Path, objects: str, family: Family, tags: Tags, known: ArtifactConfig | None
 ) -> tuple[str | None, Migration | None]:
     """Return the folder with the own files of a family, None if they stay in the artifact, and what it takes over.
 
@@ -222,14 +225,18 @@ def _own(
         UnfitClusterFolder: a folder of `flux bootstrap` cannot be taken over.
     """
     first, channel = family.first
-    migration = read_migration(top, bootstrapped_folders(top), list(family.channels))
+    listed = {name: (_text_of(top / objects / name / CLUSTERS) or "").split() for name in family.channels}
+    migration = read_migration(top, bootstrapped_folders(top), bootstrapped_folders(top, former=True), listed)
+    if migration:  # the files of the others are not written
+        moving = {name: it for name, it in migration.moving.items() if name in family.named or listed[name]}
+        migration = replace(migration, moving=moving)
     if known:
         if (told := ask.told["overlay"]) and family.named and told != (known.overlay or "-"):
             raise UnfitAnswer(f"{CONFIGURATION} has the overlay {known.overlay or '-'} for {first}; change it there")
         return known.overlay, migration
     folders = (f"clusters/{first}/flux-system", f"flux/{first}")
     folders = ("clusters/flux-system", "flux/all") if len(family.channels) > 1 else folders
-    free = free_folder(top, *folders) or (".github/flux-system" if migration else None)  # where Flux looks at no file
+    free = free_folder(top, *folders) or (".github/flux-system" if migration else None)
     if not migration and channel.tag in (tags[first] or ()):
         free = None  # its own files stay where they are, in the artifact
     folder = ask.answer("overlay", "Folder with your own files (- for none)?", free or "-")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.cluster_folders import Migration
 
 OBJECTS = "flux-manifests"
+CLUSTERS = "clusters.txt"  # in a channel's folder of objects: the names of the clusters that come to it, one a line
 
 
 class Answers(Struct, frozen=True):

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import posixpath
+import re
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_folder
 from ci_automation.flux.options import DEFAULT_COMPONENTS
 from ci_automation.flux.recover import recover
-from ci_automation.impact.overlay.bootstrapped import COMPONENTS, covering, outside, without_sync
+from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, covering, outside, without_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ci_automation.artifact.tree import Tree
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
     from ci_automation.impact.overlay.bootstrapped import AppliedPath
 
 ANY = "CHANNEL"  # the placeholder for the channel that a person chooses for a cluster
+_PLAIN = re.compile(r"[\w.][\w./+@-]*")  # what a shell reads as it is
 
 
 class UnfitClusterFolder(UsageError):
@@ -48,11 +51,6 @@ class ClusterFolder(Struct, frozen=True):
         return self.files.without(COMPONENTS)
 
     @property
-    def cluster(self) -> str:
-        """Return the name of the cluster, for people."""
-        return self.path.removesuffix("/flux-system")
-
-    @property
     def flags(self) -> dict[str, Any]:
         """Return the flags of `flux install` that made the components, as a person would write them."""
         found, usual = self.options.differing(), len(DEFAULT_COMPONENTS)
@@ -64,21 +62,48 @@ class ClusterFolder(Struct, frozen=True):
         """Yield what else than the version differs from another folder."""
         ours, theirs = self.overlay.by_path, other.overlay.by_path
         yield from sorted(path for path in ours.keys() | theirs.keys() if ours.get(path) != theirs.get(path))
+        if [it.names for it in self.applied] != [it.names for it in other.applied]:
+            yield SYNC
         if self.options != other.options:
-            yield "its options of `flux install`"
+            yield "options of `flux install`"
         elif self.version == other.version and self.files[COMPONENTS] != other.files[COMPONENTS]:
             yield COMPONENTS
+
+
+class ClusterNames(Struct, frozen=True):
+    """How clusters are called: by what differs in the paths of their folders, between `head` and `tail`."""
+
+    head: str
+    tail: str
+
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> Self:
+        """Return how the clusters of these folders are called."""
+        tail = "/flux-system" if all(path.endswith("/flux-system") for path in paths) else ""
+        above = posixpath.commonpath([posixpath.dirname(path.removesuffix(tail)) for path in paths])
+        return cls(f"{above}/" if above else "", tail)
+
+    def name(self, path: str) -> str:
+        """Return the name of the cluster that has a folder."""
+        return path.removeprefix(self.head).removesuffix(self.tail)
+
+    def path(self, name: str) -> str:
+        """Return the folder of a cluster."""
+        return f"{self.head}{name}{self.tail}"
 
 
 class Migration(Struct, frozen=True):
     """The folders of clusters by the channels that they are for, and why others cannot be read.
 
-    The artifact takes over the files and the options of `source`.
+    The artifact takes over the files and the options of `source`. `moving` are the names of clusters that come to a
+    channel as the source does: those whose folders do not differ from it, and those that a person has listed.
     """
 
     source: ClusterFolder
     folders: Mapping[str, tuple[ClusterFolder, ...]]
     unfit: Mapping[str, str]
+    names: ClusterNames
+    moving: Mapping[str, tuple[str, ...]]
 
     @property
     def every(self) -> tuple[ClusterFolder, ...]:
@@ -95,13 +120,21 @@ class Migration(Struct, frozen=True):
         return min(it.version for it in self.folders.get(channel) or self.folders.get(ANY) or self.every)
 
 
-def read_migration(top: Path, paths: Sequence[str], channels: Sequence[str]) -> Migration | None:
+def read_migration(
+    top: Path, paths: Sequence[str], synced: Sequence[str], listed: Mapping[str, Sequence[str]]
+) -> Migration | None:
     """Return what the folders of a clone that `flux bootstrap` made have for these channels; None: there are none.
+
+    `synced` are also those that Git has left to the artifact. For each channel, `listed` are the clusters that a person
+    or an earlier run has listed. One of them stays as long as Git does not prune for it.
 
     Raises:
         UnfitClusterFolder: the folder that the artifact would take over cannot be read.
     """
-    named = folders_by_channel(paths, channels)
+    if not paths:
+        return None
+    names = ClusterNames.of(synced)
+    named = _by_channel(paths, names, listed)
     order = [path for there in named.values() for path in there]
     if not order:
         return None
@@ -111,18 +144,34 @@ def read_migration(top: Path, paths: Sequence[str], channels: Sequence[str]) -> 
             read[path] = _read(top, path)
         except UnfitClusterFolder as error:
             unfit[path] = str(error)
-    folders = {name: tuple(read[path] for path in there if path in read) for name, there in named.items()}
-    return Migration(read[order[0]], {name: there for name, there in folders.items() if there}, unfit)
+    source = read[order[0]]
+    folders = {name: [read[path] for path in there if path in read] for name, there in named.items()}
+    left = {path for path in synced if path not in paths and _PLAIN.fullmatch(path) and not _prunes(top, path)}
+    moving = {}
+    for channel, there in listed.items():
+        same = {names.name(it.path) for it in folders.get(channel, ()) if not any(it.differs(source))}
+        kept = {name for name in there if (path := names.path(name)) in read or path in left}
+        if same | kept:
+            moving[channel] = tuple(sorted(same | kept))
+    fit = {name: tuple(there) for name, there in folders.items() if there}
+    return Migration(source, fit, unfit, names, moving)
 
 
-def folders_by_channel(paths: Iterable[str], channels: Sequence[str]) -> dict[str, list[str]]:
-    """Return the folders for each channel, by its name in their paths, as `production` in clusters/production-eu.
+def _prunes(top: Path, path: str) -> bool:
+    tree = Tree((TreeFile(SYNC, (top / path / SYNC).read_bytes()),))
+    return all(it.prune for it in covering(tree, path))
+
+
+def _by_channel(paths: Iterable[str], names: ClusterNames, listed: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the folders for each channel: as listed, or by its name in their paths, as for clusters/production-eu.
 
     The others are for any of several channels. One channel has those with its name, or all if none has it.
     """
+    channels = tuple(listed)
     named: dict[str, list[str]] = {name: [] for name in (*channels, ANY)}
     for path in paths:
-        named[_channel(path, channels) or ANY].append(path)
+        told = next((channel for channel, there in listed.items() if names.name(path) in there), None)
+        named[told or _channel(path, channels) or ANY].append(path)
     if len(channels) > 1:
         return {name: there for name, there in named.items() if there}
     return {channels[0]: there} if (there := named[channels[0]] or named[ANY]) else {}
@@ -141,6 +190,8 @@ def _parted(name: str) -> str:
 
 
 def _read(top: Path, path: str) -> ClusterFolder:
+    if not _PLAIN.fullmatch(path):
+        raise UnfitClusterFolder(f"{path} cannot be taken over: its path has characters that a shell would read")
     try:
         tree = read_folder(top / path)
         texts = {file.path: file.content.decode() for file in tree.files}

@@ -7,8 +7,9 @@ from itertools import count, takewhile
 from operator import eq
 from typing import TYPE_CHECKING
 
+from ci_automation.flows.cluster_loops import in_clusters
 from ci_automation.flows.left_to_follow import left_to_follow, left_to_verify
-from ci_automation.flows.left_to_migrate import left_before_commit, left_for_clusters
+from ci_automation.flows.left_to_migrate import left_before_commit, left_for_clusters, left_to_name
 from ci_automation.flows.setup import CONFIGURATION, ENVIRONMENT, PUBLIC_KEY
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.answers import Answers
-    from ci_automation.flows.cluster_folders import Migration
 
 TODO = ".github/flux-manifests.todo.md"
 _GHCR = "oci://ghcr.io/"
@@ -38,28 +38,28 @@ def left_to_do(
     tags: Mapping[str, Collection[str] | None],
     newest: str,
     pin: str,
-    migration: Migration | None = None,
     declined: Sequence[str] = (),
 ) -> dict[str, list[str]]:
     """Return the steps that a person still takes, by the titles of their sections.
 
     After its first line a step has lines of commands. `tags` are those of each channel's repository; None: not known.
-    The channels begin with the version `newest`, and workflows run the action at the commit `pin`. `migration` is about
-    clusters that `flux bootstrap` set up. `declined` are the files that the person left alone.
+    The channels begin with the version `newest`, and workflows run the action at the commit `pin`. `declined` are the
+    files that the person left alone.
     """
     at = f"{answers.place.server}/{answers.place.repository}"
     there = {name: it for name, it in answers.channels.items() if _is_there(it, tags[name])}
     sections: dict[str, Iterable[str]] = {
         "First: which channels exist": _asked(answers, tags),
         "The action, once for your organisation": _action(answers, pin),
-        "Files": _files(answers, tags, migration, declined),
+        "Files": _files(answers, tags, declined),
         f"Settings of {answers.place.repository}": _settings(answers, at),
         "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml", tags, newest),
+        "Clusters: before they move": left_to_name(answers),
         "The package, which is private at first": _pulled(answers),
         "Clusters that follow a channel now": left_to_verify(answers, there),
         **(
-            left_for_clusters(answers, migration)
-            if migration
+            left_for_clusters(answers, answers.migration)
+            if answers.migration
             else {f"Clusters{_EACH if answers.waves else ''}": left_to_follow(answers)}
         ),
         "At last": [_LOOK],
@@ -144,7 +144,6 @@ def _action(answers: Answers, pin: str) -> Iterator[str]:
 def _files(
     answers: Answers,
     tags: Mapping[str, Collection[str] | None],
-    migration: Migration | None,
     declined: Sequence[str],
 ) -> Iterator[str]:
     """Yield what comes into Git."""
@@ -156,8 +155,8 @@ def _files(
     if not answers.keyless:
         yield f"Make a key: `cosign generate-key-pair`. Move {PUBLIC_KEY} here; the other half becomes a secret below."
     (name, channel), overlay = answers.first, answers.overlay
-    if migration:
-        yield from left_before_commit(answers, migration)
+    if answers.migration:
+        yield from left_before_commit(answers, answers.migration)
     elif overlay and _is_there(channel, tags[name]):
         yield (
             f"{channel} is there. Bring its own files into {overlay}, since runs ask to remove what is not in Git: "
@@ -247,8 +246,9 @@ def _pulled(answers: Answers) -> Iterator[str]:
         "run this `setup` again."
     )
     guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
-    yield f"Private: make a TOKEN that may only pull: {guide}"
+    home = answers.flags.get("namespace", "flux-system")
+    secret = f"-n {home} create secret docker-registry {_PULL} --docker-server=ghcr.io"
     yield (
-        f"Private, in each cluster: `kubectl -n flux-system create secret docker-registry {_PULL} "
-        "--docker-server=ghcr.io --docker-username=USER --docker-password=TOKEN`"
+        f"Private, in each cluster, with a TOKEN that may only pull: {guide}\n"
+        f"{in_clusters(answers, f'kubectl {secret} --docker-username=USER --docker-password=TOKEN')}"
     )

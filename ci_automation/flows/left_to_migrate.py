@@ -1,11 +1,18 @@
-"""The steps of a migration from `flux bootstrap`, in the list that `setup` prints."""
+"""The steps of a migration from `flux bootstrap`, in the list that `setup` prints.
+
+A channel's clusters move one first, then the others, by a loop over their names. The file `CLUSTERS` has these, which
+are the names of their contexts for kubectl and flux too.
+"""
 
 from __future__ import annotations
 
 import shlex
 from typing import TYPE_CHECKING
 
+from ci_automation.flows.answers import CLUSTERS
 from ci_automation.flows.cluster_folders import ANY
+from ci_automation.flows.cluster_loops import chain, in_each
+from ci_automation.flows.left_to_follow import READY, left_to_trust
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_of_sync
 
 if TYPE_CHECKING:
@@ -17,8 +24,7 @@ if TYPE_CHECKING:
 
 def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
     """Yield what a person looks at and changes in Git before the files are committed."""
-    guide, source, newest = f"{answers.docs}/guides/migration.md", migration.source, migration.version
-    yield f"Read how clusters move, with each command: {answers.docs}/tutorials/from-bootstrap.md"
+    guide, source = f"{answers.docs}/guides/migration.md", migration.source
     for path, reason in migration.unfit.items():
         yield f"`flux bootstrap` made {path} too, and this list leaves it out: {reason}. What it has to be: {guide}"
     if answers.overlay:
@@ -26,69 +32,125 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
         command = shlex.join(("flux-manifests", "render", "--flux-version", str(source.version), *arguments))
         yield (
             f"Read {answers.overlay}: it has the files of {source.path} without {SYNC} and {COMPONENTS}, which each "
-            "run renders."
+            "run renders. Add as patches what this prints, if anything.\n"
+            f"{command} | diff - {source.path}/{COMPONENTS}"
         )
-        yield f"Keep as patches what this prints, if anything: `{command} | diff - {source.path}/{COMPONENTS}`"
         if stray := [f"{answers.overlay}/{place}" for place in patches_of_sync(source.overlay)]:
             yield f"Take the patches at {_all(stray)} out of {answers.overlay}: they are for the objects in {SYNC}."
-    for folder in migration.every:
-        if folder.version < newest:
-            yield (
-                f"Update {folder.path} ({folder.version}) to {newest} in Git, as until now. Its cluster then keeps its "
-                "Flux when it starts to follow a channel."
-            )
-        if differs := list(folder.differs(source)):
-            yield (
-                f"{folder.path} differs from {source.path} in {_all(differs)}, and a channel is one content. What to "
-                f"do: {guide}#folders-that-differ"
-            )
-    for folder in migration.every:
-        if any(by.prune for by in folder.applied):
-            yield f"Set `prune: false` in {folder.path}/{SYNC}, or Flux can delete itself once {COMPONENTS} is gone."
+    yield from _unlike(answers, migration)
+    if migration.moving and any(by.prune for folder in migration.every for by in folder.applied):
+        edit = in_each(answers, [_prune(migration, "true", "false")])
+        yield f"Set `prune: false` for these clusters, or Flux can delete itself once {COMPONENTS} is gone.\n{edit}"
 
 
-def left_for_clusters(answers: Answers, migration: Migration) -> dict[str, list[str]]:
-    """Return how each cluster comes from Git to the artifact, by the titles of the sections."""
-    sections = {
-        f"The cluster of {folder.cluster}, when {name} has its first digest": [
-            *_moved(answers, name, folder, migration)
-        ]
-        for name, there in migration.folders.items()
-        for folder in there
+def _unlike(answers: Answers, migration: Migration) -> Iterator[str]:
+    """Yield what to do about clusters that do not have the source's version and files, or have no channel yet."""
+    names, newest = migration.names, migration.version
+    if chosen := migration.folders.get(ANY):
+        yield (
+            f"Choose a CHANNEL for each NAME of {_called(chosen, migration)}: their paths name none. Then run `setup` "
+            f"again.\necho NAME >> {answers.objects}/CHANNEL/{CLUSTERS}\n{answers.again}"
+        )
+    if older := [f"{names.name(it.path)} ({it.version})" for it in migration.every if it.version < newest]:
+        yield f"Update to {newest} in Git, as until now, so that no cluster changes when it moves: {_all(older)}."
+    differing: dict[tuple[str, str], list[ClusterFolder]] = {}
+    for channel, there in migration.folders.items():
+        for folder in there:
+            if found := [*folder.differs(migration.source)]:
+                differing.setdefault((channel, _all(found)), []).append(folder)
+    for (channel, what), unlike in differing.items():
+        yield (
+            f"{_called(unlike, migration)} would lose what differs from {names.name(migration.source.path)}: {what}. "
+            f"{answers.objects}/{channel}/{CLUSTERS} leaves them out until that is settled: "
+            f"{answers.docs}/guides/migration.md#folders-that-differ"
+        )
+
+
+def left_to_name(answers: Answers) -> Iterator[str]:
+    """Yield how commands come to know the clusters by the names that the list has for them, and clusters the key."""
+    if answers.migration and answers.migration.moving:
+        yield (
+            "Give the contexts of kubectl and flux the names that clusters have below: `kubectl config rename-context "
+            "OLD NAME`. This stops at one that is missing.\n"
+            f"{in_each(answers, ['kubectl config get-contexts $it > /dev/null'])}"
+        )
+        yield from left_to_trust(answers, answers.flags.get("namespace", "flux-system"))
+
+
+def left_for_clusters(answers: Answers, migration: Migration) -> dict[str, Iterable[str]]:
+    """Return how the clusters of each channel come from Git to the artifact, by the titles of the sections."""
+    sections: dict[str, Iterable[str]] = {
+        f"Clusters of {channel}, when {channel} has its first digest": _moved(answers, channel, migration)
+        for channel in migration.moving
     }
     guide = f"{answers.docs}/guides/clusters.md#the-first-installation"
     without = [f"A cluster without Flux gets it from a channel, and follows that from then on: {guide}"]
     return sections | ({"Other clusters": without} if answers.channels.keys() - migration.folders.keys() else {})
 
 
-def _moved(answers: Answers, channel: str, folder: ClusterFolder, migration: Migration) -> Iterator[str]:
-    """Yield how one cluster comes to its channel.
+def _moved(answers: Answers, channel: str, migration: Migration) -> Iterator[str]:
+    """Yield how the clusters of a channel come to it.
 
-    Runs keep the channel current meanwhile, so Git applies nothing until the folder no longer has Flux.
+    Runs keep the channel current meanwhile, so Git applies nothing until the folders no longer have Flux.
     """
-    named = [f"-n {by.namespace} {{}} kustomization {by.name}" for by in folder.applied]
-    if any(folder.differs(migration.source)):
-        yield f"Begin when you settled what differs in {folder.path}, as said above: else the cluster loses it."
-    if channel == ANY:
-        yield f"Choose its channel, and take the name of that in place of {ANY} below."
-    for one in named:
-        yield f"See that this prints false there: `kubectl {one.format('get')} -o jsonpath='{{.spec.prune}}'`"
-    for one in named:
-        suspend = f"flux {one.format('suspend')}"
-        yield f"Suspend what Git applies, or it takes back each newer patch of the channel: `{suspend}`"
-    yield f"Let it follow: `kubectl apply -f {answers.objects}/{channel}`"
-    home = f"kubectl -n {folder.options.namespace}"
-    yield f"Wait: `{home} wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m`"
-    kept = f", and your patches of the objects in {SYNC}" if any(patches_of_sync(folder.overlay)) else ""
-    yield (
-        f"Then delete all files of {folder.path} but {SYNC} and kustomization.yaml. Leave only "
-        f"`resources: [{SYNC}]` in the latter{kept}."
+    source, (first, *others) = migration.source, migration.moving[channel]
+    git = [f"-n {by.namespace} {{}} kustomization {by.name}" for by in source.applied]
+    prunes_not = "--for=jsonpath='{.spec.prune}'=false --timeout=15m"
+    commands = (
+        *(f"kubectl --context $it {one.format('wait')} {prunes_not}" for one in git),
+        *(f"flux --context $it {one.format('suspend')}" for one in git),
+        f"kubectl --context $it apply -f {answers.objects}/{channel}",
+        f"kubectl --context $it -n {source.options.namespace} {READY}",
     )
-    for by, one in zip(folder.applied, named, strict=True):
-        source = f"kubectl -n {by.namespace} get gitrepository"
-        yield f"When `{source}` shows that commit there, and not before: `flux {one.format('resume')}`"
-    applied = "When that has applied the commit" if named else "Then"
-    yield f"{applied}, set `prune: true` in {folder.path}/{SYNC}. Never run `flux bootstrap` for it again."
+    page = f"{answers.docs}/tutorials/from-bootstrap.md#when-a-command-fails"
+    yield (
+        f"Move {first}{' first' if others else ''}. Git applies nothing there until it is resumed below, or it would "
+        f"take back newer patches. When a command fails: {page}\n{chain(commands).replace('$it', first)}"
+    )
+    if others:
+        loop = in_each(answers, commands, channel)
+        yield f"Then the others, one after the other, until a command fails: {', '.join(others)}.\n{loop}"
+    yield from _left_by_git(answers, channel, migration)
+
+
+def _left_by_git(answers: Answers, channel: str, migration: Migration) -> Iterator[str]:
+    """Yield how Git gives up Flux, and applies the rest again."""
+    path, branch = migration.names.path("$it"), answers.place.branch
+    folders = (migration.source, *migration.folders.get(channel, ()))
+    own = any(patches_of_sync(folder.overlay) for folder in folders)
+    kept = f" In each kustomization.yaml leave only {SYNC}, and your patches of the objects in it." if own else ""
+    removal = (
+        f'git rm -qr --ignore-unmatch {path} ":(exclude){path}/{SYNC}" ":(exclude){path}/kustomization.yaml"',
+        *(() if own else (f"echo 'resources: [{SYNC}]' > {path}/kustomization.yaml",)),
+        f"git add {path}",
+    )
+    loop = in_each(answers, removal, channel)
+    yield f"In Git, delete Flux from their folders, and bring that to {branch}.{kept}\n{loop}"
+    if applied := migration.source.applied:
+        resumed = (
+            f"! git cat-file -e origin/{branch}:{path}/{COMPONENTS} 2> /dev/null",
+            *(f"flux --context $it -n {by.namespace} reconcile source git {by.source}" for by in applied),
+            *(f"flux --context $it -n {by.namespace} resume kustomization {by.name}" for by in applied),
+        )
+        yield (
+            f"Let Git apply the rest again. This stops where the folder still has {COMPONENTS} on {branch}.\n"
+            f"git fetch -q origin {branch}\n{in_each(answers, resumed, channel)}"
+        )
+    edit = in_each(answers, [_prune(migration, "false", "true")], channel)
+    yield (
+        f"Set `prune: true` again, and bring that to {branch}. Never run `flux bootstrap` for them again.\n{edit}\n"
+        f"git rm -qf {answers.objects}/{channel}/{CLUSTERS}"
+    )
+
+
+def _prune(migration: Migration, before: str, after: str) -> str:
+    """Return the command that changes whether Git prunes for a cluster."""
+    sync = migration.names.path("$it") + f"/{SYNC}"
+    return f"sed -i.bak 's/prune: {before}/prune: {after}/' {sync} &&\nrm {sync}.bak"
+
+
+def _called(folders: Iterable[ClusterFolder], migration: Migration) -> str:
+    return _all(migration.names.name(it.path) for it in folders)
 
 
 def _written(value: object) -> object:

@@ -244,7 +244,7 @@ def test_three_channels_have_their_clicks_in_order(
         ),
         *("72h after staging got", "If others pushed the package before", "72h after production got"),
         *('packages/container/flux-manifests/settings, "Danger', 'packages/container/flux-stable/settings, "Danger'),
-        *("secretRef", "three-credentials-each", "create secret docker-registry", "the-first-installation"),
+        *("secretRef", "three-credentials-each", "the-first-installation"),
         *(
             f"of {it} that has Flux and follows no channel yet, one first. If"
             for it in ("staging", "production", "stable")

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import yaml
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
 from ci_automation.flux.options import DEFAULT_COMPONENTS, Options
-from tests.contract.bootstrapped import OWN, bootstrap, rendered
+from tests.contract.bootstrapped import OWN, SYNC, bootstrap, rendered
 from tests.contract.operating import CONFIG, dispatch
 from tests.contract.scene import FIRST
 from tests.fakes.world import signing_key
@@ -37,15 +38,24 @@ KEYED = "    publicKey: cosign.pub\n  signing: {mode: key, key: cosign.key}\n"
 ONLY_SYNC = "resources: [gotk-sync.yaml]\n"
 REFERRED = {  # by its number in the tutorial
     r"Steps 1 to (\d+) of the list": "Commit the files",
-    r"The command of step (\d+) prints nothing": "Keep as patches",
+    r"The command of step (\d+) prints nothing": "Add as patches",
+    r"Run the loop of step (\d+), which": "Set `prune: false`",
     r"Steps (\d+) to \d+ of the list, which": "Tick ",
-    r"Steps \d+ to (\d+) of the list, which": "create secret docker-registry",
-    r"Steps \d+ to (\d+) of the list are for": "Wait: ",
-    r"Step (\d+), in Git": "delete all files of clusters/staging/",
-    r"until step (\d+): each hour": "and not before: ",
-    r"Step (\d+): merge": "and not before: ",
-    r"Step (\d+): `flux resume`": "set `prune: true` in clusters/staging/",
+    r"Steps \d+ to (\d+) of the list, which": "artifact stable",
+    r"Then steps (\d+) to \d+\.": "Give the contexts",
+    r"Then steps \d+ to (\d+)\.": "with a TOKEN",
+    r"\| (\d+) \| waits until": "Move staging.",
+    r"\| (\d+) \| leaves only": "delete Flux from their folders",
+    r"\| (\d+) \| looks whether": "Let Git apply the rest",
+    r"\| (\d+) \| lets Git delete": "Set `prune: true`",
+    r"Steps (\d+) and \d+ need": "delete Flux from their folders",
+    r"Steps \d+ and (\d+) need": "Set `prune: true`",
+    r"so step (\d+) moves one": "Move production-eu first",
+    r"then step (\d+) moves": "Then the others, one after the other, until a command fails: production-us.",
+    r"Between steps (\d+) and \d+,": "Move staging.",
+    r"Between steps \d+ and (\d+),": "Let Git apply the rest",
 }
+MOST = 33  # boxes for three channels, whatever the number of clusters
 
 
 def git(top: Path, *words: str) -> None:
@@ -94,55 +104,136 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str]], tmp_path: Path) -> None:
+def block(lines: list[str], words: str, title: str = "") -> str:
+    """Return the commands of the only step with these words, below a title."""
+    below = lines[lines.index(title) :] if title else lines
+    number = next(number for number, it in enumerate(below, 1) if words in it)
+    return "\n".join(takewhile(lambda it: it.startswith("    "), below[number:]))
+
+
+class Terminal:
+    """A shell in a clone, whose programs for clusters write down how they are called and fail where they are told."""
+
+    def __init__(self, clone: Path) -> None:
+        self.clone, self.log, self.fails = clone, clone.parent / "log", ""
+        (programs := clone.parent / "programs").mkdir()
+        for name in ("kubectl", "flux"):
+            script = f'#!/bin/sh\necho "{name} $*" >> {self.log}\ncase " $* " in $FAILS) exit 1; esac\n'
+            (programs / name).write_text(script)
+            (programs / name).chmod(0o755)
+        self.path = f"{programs}:{PATH}"
+        git(clone.parent, "init", "-q", "--bare", "-b", "main", "origin.git")
+        self.urls = ("-c", f"url.{clone.parent}/origin.git.insteadOf=https://github.com/acme/fleet")
+
+    def run(self, commands: str, fails: str = "nothing") -> list[str]:
+        """Return the calls that the commands make; a person pastes them, so that a failure alone ends nothing."""
+        self.log.write_text("")
+        key, _, value = self.urls[1].partition("=")
+        configured = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": key, "GIT_CONFIG_VALUE_0": value}
+        environment = configured | {"PATH": self.path, "FAILS": fails, "HOME": str(self.clone.parent)}
+        subprocess.run(["bash", "-c", commands], cwd=self.clone, env=environment, check=False)
+        return self.log.read_text().splitlines()
+
+    def merge(self, commands: str) -> None:
+        """Run the commands for a pull request, and merge it."""
+        self.run(f"set -e\n{commands}")
+        branch = commands.split()[3]
+        git(self.clone, "switch", "-q", "main")
+        git(self.clone, "merge", "-q", "--ff-only", branch)
+        git(self.clone, *self.urls, "push", "-q", "origin", "main")
+        assert not subprocess.check_output(["git", "-C", str(self.clone), "status", "--porcelain"])
+
+
+def moves(cluster: str, channel: str) -> list[str]:
+    """Return the calls that move a cluster."""
+    kubectl = f"kubectl --context {cluster}"
+    wait = f"{kubectl} -n flux-system wait"
+    return [
+        f"{wait} kustomization flux-system --for=jsonpath={{.spec.prune}}=false --timeout=15m",
+        f"flux --context {cluster} -n flux-system suspend kustomization flux-system",
+        f"{kubectl} apply -f flux-manifests/{channel}",
+        f"{wait} ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m",
+    ]
+
+
+def resumes(cluster: str) -> list[str]:
+    """Return the calls by which Git applies the rest again."""
+    one = f"flux --context {cluster} -n flux-system"
+    return [f"{one} reconcile source git flux-system", f"{one} resume kustomization flux-system"]
+
+
+def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str]]) -> None:
     for cluster in CLUSTERS:
         bootstrap(clone, f"clusters/{cluster}/flux-system", options=EXTRA)
     folders = {it.split()[0] for it in blocks("text")[0].splitlines()}
     assert folders == {f"clusters/{cluster}/flux-system" for cluster in CLUSTERS}
-    git(tmp_path, "init", "-q", "--bare", "origin.git")
-    git(clone, "config", f"url.{tmp_path}/origin.git.pushInsteadOf", "https://github.com/acme/fleet")
+    terminal = Terminal(clone)
     git(clone, "add", ".")
     git(clone, "commit", "-qm", "as flux bootstrap leaves it")
-    setup, prunes_not, follows, leaves, resumes, prunes = blocks("sh")
+    setup, first, follows, _ = blocks("sh")
     listed = left(*setup.split()[1:])
     assert "\n".join(listed) + "\n" == blocks("text")[1]
     assert blocks("yaml") == [config(clone).partition("\n")[2]]
     for words, step in REFERRED.items():
         (number,) = re.findall(words, PAGE)
         assert next(it for it in listed if step in it).startswith(f"{number}. ")
-    commands = [*follows.splitlines(), *resumes.splitlines()]
-    assert {it for it in commands if f"`{it}`" not in "".join(listed)} == set()
-
-    def merge(commands: str) -> None:
-        subprocess.run(["sh", "-ec", commands], cwd=clone, check=True, capture_output=True)
-        branch = commands.split()[3]
-        git(clone, "switch", "-q", "main")
-        git(clone, "merge", "-q", "--ff-only", branch)
-        assert not subprocess.check_output(["git", "-C", str(clone), "status", "--porcelain"])
 
     def sync_of(cluster: str) -> str:
         return (clone / f"clusters/{cluster}/flux-system/gotk-sync.yaml").read_text()
 
-    merge(prunes_not)
+    assert terminal.run(block(listed, "Set `prune: false`")) == []
     assert all("prune: false" in sync_of(cluster) for cluster in CLUSTERS)
-    assert not any("Set `prune: false`" in it for it in left(*THREE))  # Git has it
-    merge(leaves)
-    folder = clone / "clusters/staging/flux-system"
-    assert sorted(it.name for it in folder.iterdir()) == ["gotk-sync.yaml", "kustomization.yaml"]
-    assert (folder / "kustomization.yaml").read_text() == ONLY_SYNC
-    merge(prunes)
-    assert "prune: true" in sync_of("staging")
-    before = config(clone)
-    rest = left(*THREE)
-    titles = [it for it in rest if "when production has its first digest" in it]
-    assert [it.split()[3] for it in titles] == ["clusters/production-eu,", "clusters/production-us,"]
-    assert not any("clusters/staging" in it for it in rest)
-    assert config(clone) == before
-    for cluster in CLUSTERS[1:]:
-        merge(re.sub(r"staging", cluster, leaves))
+    terminal.merge(first)
+    assert not any("Set `prune: false`" in it for it in left(*THREE, "--yes"))  # Git has it
+    names = terminal.run(block(listed, "Give the contexts"))
+    assert sorted(names) == sorted(f"kubectl config get-contexts {cluster}" for cluster in CLUSTERS)
+    for channel, clusters in (("staging", CLUSTERS[:1]), ("production", CLUSTERS[1:3]), ("stable", CLUSTERS[3:])):
+        title = f"Clusters of {channel}, when {channel} has its first digest"
+        assert terminal.run(block(listed, "Move ", title)) == moves(clusters[0], channel)
+        if others := clusters[1:]:
+            every = [call for cluster in clusters for call in moves(cluster, channel)]
+            assert terminal.run(block(listed, f"a command fails: {others[0]}.", title)) == every
+        for _ in range(2):
+            terminal.run(block(listed, "delete Flux from their folders", title))
+        for cluster in clusters:
+            folder = clone / f"clusters/{cluster}/flux-system"
+            assert sorted(it.name for it in folder.iterdir()) == ["gotk-sync.yaml", "kustomization.yaml"]
+            assert (folder / "kustomization.yaml").read_text() == ONLY_SYNC
+        resumed = block(listed, "Let Git apply the rest", title)
+        assert terminal.run(resumed) == []  # main has Flux still
+        terminal.merge(follows.replace("staging", channel))
+        if channel != "stable":  # of the others Git has a folder to compare with
+            assert title in left(*THREE, "--yes")
+        assert terminal.run(resumed) == [call for cluster in clusters for call in resumes(cluster)]
+        terminal.run(block(listed, "Set `prune: true`", title))
+        assert all("prune: true" in sync_of(cluster) for cluster in clusters)
+        assert not (clone / f"flux-manifests/{channel}/clusters.txt").exists()
+        terminal.merge(follows.replace("staging", f"{channel}-prunes"))
+        assert title not in left(*THREE, "--yes")
     ordinary = left(*THREE)
     assert line(ordinary, "A cluster without Flux gets it first")
     assert not any("gotk" in it for it in ordinary)
+
+
+def test_forty_clusters_have_few_boxes_and_each_its_name(clone: Path, left: Callable[..., list[str]]) -> None:
+    clusters = {"staging": 3, "production": 27, "stable": 10}
+    names = {channel: [f"{channel}-{number:02}" for number in range(count)] for channel, count in clusters.items()}
+    for there in names.values():
+        for name in there:
+            bootstrap(clone, f"clusters/{name}/flux-system")
+    listed = left(*THREE)
+    steps = [it for it in listed if re.match(r"\d+\. ", it)]
+    assert len(steps) <= MOST
+    moved = [it for it in steps if re.search(r"\. (Move|Then the others)", it)]
+    found = re.findall(r"\w+-\d\d\b", "\n".join(moved))
+    assert found == [name for there in names.values() for name in there]
+    others = "\n".join(it for it in steps if it not in moved)
+    assert set(re.findall(r"\w+-\d\d\b", others)) == {"staging-00"}  # whose files the artifact takes over
+    loop = block(listed, "Then the others", "Clusters of production, when production has its first digest")
+    terminal, (first, second, third) = Terminal(clone), (moves(name, "production") for name in names["production"][:3])
+    assert terminal.run(loop, fails="* production-02 apply *") == [*first, *second, *third[:3]]
+    unready = terminal.run(block(listed, "Move production-00 first"), fails="*jsonpath*")
+    assert unready == first[:1]  # nothing is suspended or applied before Git stops pruning
 
 
 def test_each_page_that_the_list_names_is_there(clone: Path, left: Callable[..., list[str]]) -> None:
@@ -154,7 +245,6 @@ def test_each_page_that_the_list_names_is_there(clone: Path, left: Callable[...,
     for page, anchor in named:
         titles = re.findall(r"^#+ (.+)$", (DOCS / page).read_text(), re.MULTILINE)
         assert anchor in {"", *(re.sub(r"[^\w -]", "", it).lower().replace(" ", "-") for it in titles)}
-    assert "With `kubectl` and `flux` for that cluster:" in PAGE
 
 
 def test_the_overlay_is_what_git_applies_but_for_the_sync_objects(clone: Path) -> None:
@@ -175,7 +265,7 @@ def test_the_overlay_is_what_git_applies_but_for_the_sync_objects(clone: Path) -
 
 def test_patches_of_the_sync_objects_stay_with_them(clone: Path, left: Callable[..., list[str]]) -> None:
     folder = bootstrap(clone, "clusters/staging/flux-system")
-    words = "patches of the objects in gotk-sync.yaml"
+    words = "In each kustomization.yaml leave only gotk-sync.yaml, and your patches of the objects in it."
     assert not any(words in it or "Take the patches" in it for it in left(*THREE))
     shutil.rmtree(clone / "clusters/flux-system")
     own = OWN["kustomization.yaml"] + "- {patch: '[]', target: {kind: Kustomization, name: flux-system}}\n"
@@ -183,7 +273,32 @@ def test_patches_of_the_sync_objects_stay_with_them(clone: Path, left: Callable[
     listed = left(*THREE)
     assert line(listed, "Take the patches at clusters/flux-system/kustomization.yaml:8 out of clusters/flux-system:")
     assert (clone / "clusters/flux-system/kustomization.yaml").read_text().splitlines()[7].startswith("- {patch: '[]'")
-    assert line(listed, f"Leave only `resources: [gotk-sync.yaml]` in the latter, and your {words}.")
+    assert line(listed, words)
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "as flux bootstrap leaves it")
+    Terminal(clone).run(block(listed, words))
+    assert (folder / "kustomization.yaml").read_text() == own
+    assert not (folder / "gotk-components.yaml").exists()
+
+
+def test_patches_of_one_cluster_s_sync_objects_are_never_overwritten(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    own = OWN["kustomization.yaml"] + "- {patch: '[]', target: {kind: Kustomization, name: flux-system}}\n"
+    for name, written in (
+        ("staging", OWN),
+        ("production-a", OWN),
+        ("production-b", {**OWN, "kustomization.yaml": own}),
+    ):
+        bootstrap(clone, f"clusters/{name}/flux-system", own=written)
+    words = "In each kustomization.yaml leave only gotk-sync.yaml, and your patches of the objects in it."
+    listed = left(*THREE)
+    assert "leave only" not in line(
+        listed[: listed.index("Clusters of production, when production has its first digest")],
+        "delete Flux from their folders",
+    )
+    assert line(listed, words)
+    assert "echo 'resources" not in block(listed, words)
 
 
 @pytest.mark.parametrize(
@@ -209,11 +324,11 @@ def test_flags_are_those_that_made_the_components(
     (entry,) = yaml.safe_load(config(clone))["artifacts"]
     assert entry.get("flags") == flags
     assert Options().with_flags(flags or {}) == options
-    (words,) = re.findall(r"flux-manifests (render .*?) \|", line(listed, "Keep as patches"))
+    (words,) = re.findall(r"flux-manifests (render .*?) \|", block(listed, "Add as patches"))
     given = dict(it.removeprefix("--").split("=") for it in words.split()[3:])
     assert Options().with_flags(given) == options
     home = options.namespace
-    assert line(listed, f"Wait: `kubectl -n {home} wait ocirepository")
+    assert f"kubectl --context production -n {home} wait ocirepository" in block(listed, "Move production.")
     source, _ = yaml.safe_load_all((clone / "flux-manifests/production/sync.yaml").read_text())
     assert source["metadata"]["namespace"] == home
     assert folder.is_dir()
@@ -225,8 +340,7 @@ def test_objects_are_those_that_the_oldest_cluster_of_the_channel_knows(
     for cluster, version in (("staging", "v2.8.8"), ("production-eu", "v2.5.1"), ("production-us", "v2.8.8")):
         bootstrap(clone, f"clusters/{cluster}/flux-system", version=version)
     listed = left(*THREE)
-    update = "Update clusters/production-eu/flux-system (v2.5.1) to v2.8.8 in Git, as until now."
-    assert update in line(listed, "Its cluster then keeps its Flux")
+    assert line(listed, "Update to v2.8.8 in Git").endswith(" when it moves: production-eu (v2.5.1).")
     assert line(listed, "command init, artifact staging, to v2.8.8.")
     versions = {
         name: next(yaml.safe_load_all((clone / f"flux-manifests/{name}/sync.yaml").read_text()))["apiVersion"]
@@ -240,14 +354,9 @@ def test_no_cluster_goes_back_to_the_version_of_the_first_channel(clone: Path, l
     bootstrap(clone, "clusters/staging/flux-system", version="v2.8.6")
     bootstrap(clone, "clusters/production/flux-system", version="v2.8.8")
     listed = left(*THREE)
-    assert line(listed, "Update clusters/staging/flux-system (v2.8.6) to v2.8.8")
+    assert line(listed, "Update to v2.8.8 in Git").endswith(" when it moves: staging (v2.8.6).")
     assert line(listed, "command init, artifact staging, to v2.8.8.")
-    assert "render --flux-version v2.8.6 |" in line(listed, "Keep as patches")
-
-
-def test_the_list_leads_to_the_page_with_each_command() -> None:
-    (link,) = re.findall(r"with each command: \S+/HEAD/docs/(\S+)$", PAGE, re.MULTILINE)
-    assert "\nkubectl apply -f flux-manifests/staging\n" in (DOCS / link).read_text()
+    assert "render --flux-version v2.8.6 |" in block(listed, "Add as patches")
 
 
 def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: Callable[..., list[str]]) -> None:
@@ -258,17 +367,27 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
         "production-b": {"options": Options(log_level="debug")},
         "production-c": {"components": edited},
         "production-d": {},
+        "production-e": {"options": Options(log_level="debug")},
+        "production-f": {"own": {**OWN, "gotk-sync.yaml": SYNC.replace("name: flux-system", "name: own")}},
     }.items():
         bootstrap(clone, f"clusters/{cluster}/flux-system", **more)  # type: ignore[arg-type]
     listed = left(*THREE)
-    told = [it for it in listed if "differs from" in it]
-    begun = [it for it in listed if ". Begin when you settled what differs in clusters/production-" in it]
-    assert [it[it.index("production-") :][:12] for it in begun] == ["production-a", "production-b", "production-c"]
-    names = ("memory.yaml and more.yaml", "its options of `flux install`", "gotk-components.yaml")
-    assert len(told) == len(names)
-    for each, folder, what in zip(told, "abc", names, strict=True):
-        assert f"production-{folder}/flux-system differs from clusters/staging/flux-system in {what}, and" in each
-        assert each.endswith("/docs/guides/migration.md#folders-that-differ")
+    told = {
+        "production-a": "memory.yaml and more.yaml",
+        "production-b and production-e": "options of `flux install`",
+        "production-c": "gotk-components.yaml",
+        "production-f": "gotk-sync.yaml",
+    }
+    assert sum("would lose what differs" in it for it in listed) == len(told)
+    for named, what in told.items():
+        found = line(listed, f". {named} would lose what differs from staging: {what}.")
+        assert found.endswith("/docs/guides/migration.md#folders-that-differ")
+    names = clone / "flux-manifests/production/clusters.txt"
+    assert names.read_text() == "production-d\n"
+    names.write_text("production-d\nproduction-b\nnone\n")  # as the guide says, once that is settled
+    settled = left(*THREE, "--yes")
+    assert names.read_text() == "production-b\nproduction-d\n"
+    assert line(settled, "Then the others, one after the other, until a command fails: production-d.")
     assert "## Folders that differ\n" in (DOCS / "guides/migration.md").read_text()
 
 
@@ -303,7 +422,7 @@ def test_what_differs_can_be_a_patch_of_the_channel_or_a_channel_of_its_own(clon
         (("a", "b"), ("production",), {"production": "a b"}),
         (("production", "staging"), ("production",), {"production": "production"}),
         (("edge-production",), ("production", "edge"), {"production": "edge-production"}),
-        (("edge/production-1",), ("production", "edge"), {"edge": "edge/production-1"}),
+        (("edge/production-1",), ("production", "edge"), {"edge": "production-1"}),
         (("reproduction",), ("production", "edge"), {"CHANNEL": "reproduction"}),
     ],
 )
@@ -316,15 +435,25 @@ def test_a_cluster_follows_the_channel_whose_name_its_folder_has(
 ) -> None:
     for folder in folders:
         bootstrap(clone, f"clusters/{folder}/flux-system")
-    told = "\n".join(left("setup", *channels, *ACTION))
-    moves = r"The cluster of clusters/(\S+), when (\S+) has .*\n\n(?:.+\n)+?\d+\. Let it follow: `(.*)`"
-    found: dict[str, str] = {}
-    for folder, channel, command in re.findall(moves, told):
-        assert command == f"kubectl apply -f flux-manifests/{channel}"
-        found[channel] = f"{found.get(channel, '')} {folder}".strip()
-    assert found == expected
-    chosen = len(expected.get("CHANNEL", "").split())
-    assert told.count("Choose its channel, and take the name of that in place of CHANNEL below.") == chosen
+    listed = left("setup", *channels, *ACTION)
+    found = {
+        name: " ".join(it.read_text().split())
+        for name in channels
+        if (it := clone / f"flux-manifests/{name}/clusters.txt").exists()
+    }
+    if chosen := expected.pop("CHANNEL", None):
+        assert line(listed, f"CHANNEL for each NAME of {chosen.replace(' ', ' and ')}: their paths name none.")
+        add, again = block(listed, "Choose a CHANNEL").splitlines()
+        assert found == expected
+        for name in chosen.split():
+            Terminal(clone).run(add.replace("NAME", name).replace("CHANNEL", channels[0]))
+            shutil.rmtree(clone.parent / "programs")
+            shutil.rmtree(clone.parent / "origin.git")
+        left(*shlex.split(again)[1:], "--yes")
+        there = f"{expected.get(channels[0], '')} {chosen}".split()
+        assert (clone / f"flux-manifests/{channels[0]}/clusters.txt").read_text().split() == sorted(there)
+    else:
+        assert found == expected
 
 
 def test_a_channel_without_a_folder_says_how_other_clusters_come_to_it(
@@ -414,7 +543,9 @@ def test_a_migration_by_dispatch_publishes_what_git_applied(
         assert run(["setup", "staging", "production", *ACTION, "--repository", "acme/fleet", "--branch", "main"]) == 0
         told = capsys.readouterr().out
         assert f"command init, artifact staging, to {FIRST}." in told
-        (render,) = re.findall(r"`flux-manifests (render [^|]*) \| diff - clusters/staging/flux-system/gotk-co", told)
+        (render,) = re.findall(
+            r"    flux-manifests (render [^|]*) \| diff - clusters/staging/flux-system/gotk-co", told
+        )
         assert run(shlex.split(render)) == 0
         assert capsys.readouterr().out == components
     shutil.copytree(clone, work, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git"))

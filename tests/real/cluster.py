@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -18,7 +21,6 @@ from tests.real.processes import Daemon, ProgramFailed, free_port, run, wait_unt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
     from types import TracebackType
 
     Object = dict[str, Any]
@@ -86,6 +88,16 @@ class Cluster:
         """
         path = f"{peer('kubectl').parent}:{os.environ['PATH']}"
         return run(["bash", "-euo", "pipefail", "-c", command], KUBECONFIG=str(self._kubeconfig), PATH=path)
+
+    def paste(self, commands: str, folder: Path) -> None:
+        """Run commands in a folder as a person pastes them, with our program, kubectl and flux by their names.
+
+        Raises:
+            ProgramFailed: the last of them ended with an error.
+        """
+        places = (Path(sys.executable).parent, peer("kubectl").parent, peer("flux").parent, os.environ["PATH"])
+        path = ":".join(map(str, places))
+        run(["bash", "-c", f"cd {shlex.quote(str(folder))}\n{commands}"], KUBECONFIG=str(self._kubeconfig), PATH=path)
 
     def apply(self, text: str, owner: str = "kubectl") -> None:
         """Apply some YAML or JSON, as a person would, before or beside Flux."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.real.program import Pair
     from tests.real.registries import RealRegistry
 
+TUTORIAL = (Path(__file__).parents[2] / "docs/tutorials/from-bootstrap.md").read_text()
 SOON = 120
 VERSION, PATCH = "v2.9.0", "v2.9.4"
 FOLDER = "clusters/production/flux-system"
@@ -101,6 +102,31 @@ def wait_for_commit(cluster: Cluster, commit: str) -> Object:
     return cluster.wait_for("kustomization", "flux-system", applied, SOON)
 
 
+def bootstrapped(cluster: Cluster, checkout: Checkout, url: str, golden: Path) -> dict[tuple[str, str], str]:
+    """Let Git apply Flux and an application, as `flux bootstrap` leaves it, and return the objects of Flux."""
+    components = gzip.decompress((golden / "text" / VERSION / "default.yaml.gz").read_bytes()).decode()
+    files = {"gotk-components.yaml": components, "kustomization.yaml": KUSTOMIZATION}
+    files["gotk-sync.yaml"] = sync_objects(url, prune=True)
+    commit = checkout.commit(
+        {f"{FOLDER}/{name}": text for name, text in files.items()} | {"clusters/production/app.yaml": APP}
+    )
+    cluster.apply(components)
+    cluster.start_controllers()
+    cluster.apply(files["gotk-sync.yaml"])
+    wait_for_commit(cluster, commit)
+    found = of_flux(cluster)
+    assert len(found) > 20
+    return found
+
+
+def leave(cluster: Cluster) -> None:
+    """Delete what applies Flux, and nothing of Flux: the next test has the same cluster."""
+    for name in ("flux-manifests", "flux-system"):
+        cluster.flux("--namespace=flux-system", "suspend", "kustomization", name)
+    of_artifact = ("kustomization/flux-manifests", "ocirepository/flux-manifests", "kustomization/flux-system")
+    cluster.kubectl("delete", "--namespace=flux-system", *of_artifact)
+
+
 def published_from_folder(channel: object, checkout: Checkout, releases: Path, pair: Pair) -> str:
     """Publish by `init --from`, and return the objects that it prints."""
     arguments = ("init", channel, "--from", FOLDER, "--releases", releases, *pair.signing)
@@ -164,6 +190,70 @@ def test_an_overlay_in_git_builds_in_the_own_ci_of_a_team_as_the_guide_says(
     assert "name: changed-source-controller\n" in built
 
 
+def test_the_commands_of_the_list_move_a_cluster_and_those_of_the_tutorial_give_it_back(
+    *,
+    cluster: Cluster,
+    distribution_registry: RealRegistry,
+    repository: str,
+    flux_releases: Path,
+    golden: Path,
+    tmp_path: Path,
+) -> None:
+    checkout, pair = Checkout(tmp_path / "fleet"), program.elliptic_key(tmp_path / "key")
+    channel = program.channel(distribution_registry.host, repository)
+    (checkout.folder / "cosign.pub").write_text(pair.key.public.to_pem())
+    checkout.git("remote", "add", "origin", ".")
+
+    def paste(step: str) -> None:
+        """Run the commands below a step of the list."""
+        page = (checkout.folder / ".github/flux-manifests.todo.md").read_text()
+        (commands,) = re.findall(
+            rf"^- \[ \] \d+\. {re.escape(step)}.*\n  ```sh\n((?:  .*\n)*?)  ```$", page, re.MULTILINE
+        )
+        cluster.paste(commands, checkout.folder)
+
+    def is_suspended() -> bool:
+        return bool((cluster.get("kustomization", "flux-system") or {})["spec"].get("suspend"))
+
+    with served(checkout) as url:
+        before = bootstrapped(cluster, checkout, url, golden)
+        published_after_setup(channel, checkout, flux_releases, pair)
+        digest = str(program.succeed("update", channel, "--releases", flux_releases, *pair.signing)["digest"])
+        cluster.kubectl("config", "rename-context", "real", "production")
+        try:
+            paste("Give the contexts")
+            paste("In each cluster, make the Secret")
+            paste("Set `prune: false`")
+            checkout.commit({})
+            paste("Move production.")
+            wait_for_patch(cluster, digest)
+            assert (of_flux(cluster), is_suspended()) == (before, True)
+
+            (back,) = re.findall(r"^To give a cluster back.*\n\n```sh\n(.*?)^```", TUTORIAL, re.MULTILINE | re.DOTALL)
+            cluster.paste(back.replace("staging", "production"), checkout.folder)
+            assert (of_flux(cluster), version_of(cluster)) == (before, VERSION)
+            assert cluster.get("kustomization", "flux-manifests") is None
+
+            paste("Move production.")
+            wait_for_patch(cluster, digest)
+            paste("In Git, delete Flux")
+            with pytest.raises(ProgramFailed):
+                paste("Let Git apply the rest")
+            assert is_suspended()  # main has Flux still
+            checkout.commit({})
+            paste("Let Git apply the rest")
+            left = cluster.get("kustomization", "flux-system") or {}
+            held = [it["id"] for it in left["status"]["inventory"]["entries"]]
+            assert any("_app_" in each for each in held)
+            assert not any("Deployment" in each for each in held)
+            paste("Set `prune: true`")
+            wait_for_commit(cluster, checkout.commit({}))
+            assert (of_flux(cluster), version_of(cluster)) == (before, PATCH)
+        finally:
+            cluster.kubectl("config", "rename-context", "production", "real")
+            leave(cluster)
+
+
 @pytest.mark.parametrize("publish", [published_from_folder, published_after_setup])
 def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted(
     *,
@@ -175,22 +265,10 @@ def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted
     tmp_path: Path,
     publish: Callable[[object, Checkout, Path, Pair], str],
 ) -> None:
-    components = gzip.decompress((golden / "text" / VERSION / "default.yaml.gz").read_bytes()).decode()
     checkout, pair = Checkout(tmp_path / "fleet"), program.elliptic_key(tmp_path / "key")
     channel = program.channel(distribution_registry.host, repository)
     with served(checkout) as url:
-        files = {"gotk-components.yaml": components, "kustomization.yaml": KUSTOMIZATION}
-        files["gotk-sync.yaml"] = sync_objects(url, prune=True)
-        commit = checkout.commit(
-            {f"{FOLDER}/{name}": text for name, text in files.items()} | {"clusters/production/app.yaml": APP}
-        )
-        cluster.apply(components)
-        cluster.start_controllers()
-        cluster.apply(files["gotk-sync.yaml"])
-        wait_for_commit(cluster, commit)
-        before = of_flux(cluster)
-        assert len(before) > 20
-
+        before = bootstrapped(cluster, checkout, url, golden)
         objects = publish(channel, checkout, flux_releases, pair)
         hourly = ("update", channel, "--releases", flux_releases, *pair.signing)
         digest = str(program.succeed(*hourly)["digest"])
@@ -228,8 +306,4 @@ def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted
         cluster.wait_for("deployment", "source-controller", belongs_to_artifact, SOON)
         assert (of_flux(cluster), version_of(cluster)) == (before, PATCH)
 
-        # The next test has the same cluster.
-        for name in ("flux-manifests", "flux-system"):
-            cluster.flux("--namespace=flux-system", "suspend", "kustomization", name)
-        of_artifact = ("kustomization/flux-manifests", "ocirepository/flux-manifests", "kustomization/flux-system")
-        cluster.kubectl("delete", "--namespace=flux-system", *of_artifact)
+        leave(cluster)

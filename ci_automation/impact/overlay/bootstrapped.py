@@ -47,12 +47,18 @@ class UnfitBootstrap(UsageError):
 
 
 class AppliedPath(Struct, frozen=True):
-    """A Kustomization of gotk-sync.yaml: the path of the repository that it applies, and whether it prunes."""
+    """A Kustomization of gotk-sync.yaml: the path of the repository that it applies, its source, and if it prunes."""
 
     name: str
     namespace: str
     path: str
+    source: str
     prune: bool
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Return by which names the commands for it call it and its source."""
+        return self.namespace, self.name, self.source
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name} (path ./{self.path}, prune: {str(self.prune).lower()})"
@@ -87,13 +93,15 @@ def covering(tree: Tree, folder: str | None) -> tuple[AppliedPath, ...]:
         spec = mapping(value.get("spec"))
         if not text(value.get("apiVersion")).startswith(_OF_GIT) or value.get("kind") != "Kustomization":
             continue
-        if mapping(spec.get("sourceRef")).get("kind") == "OCIRepository":
+        source = mapping(spec.get("sourceRef"))
+        if source.get("kind") == "OCIRepository":
             continue
         path = posixpath.normpath(f"/{text(spec.get('path'))}").lstrip("/")
         if folder is None or _is_below(folder, path) or _is_below(path, folder):
             named = mapping(value.get("metadata"))
             name, namespace = text(named.get("name")), text(named.get("namespace"))
-            found.append(AppliedPath(name, namespace, path, spec.get("prune") is not False))
+            prunes = spec.get("prune") is not False
+            found.append(AppliedPath(name, namespace, path, text(source.get("name")), prunes))
     return tuple(found)
 
 

@@ -114,7 +114,7 @@ def test_secrets_are_made_after_the_namespace(root: str | None, expected: list[s
 
 
 FOLDER = "clusters/production/flux-system"
-GIT = (AppliedPath("flux-system", "flux-system", "clusters/production", prune=True),)
+GIT = (AppliedPath("flux-system", "flux-system", "clusters/production", "flux-system", prune=True),)
 
 
 @pytest.mark.parametrize("keep_sync", [False, True])
