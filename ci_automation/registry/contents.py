@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from ci_automation.artifact.manifest import Descriptor, Manifest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import LayoutDirectory, OciRepository, Reference
     from ci_automation.net.values import Answer
     from ci_automation.net.waiting import Clock, Deadline
     from ci_automation.registry.authorization import Request
@@ -45,13 +45,14 @@ _SHORTEST_WAIT, _LONGEST_WAIT = 0.025, 5.0
 class StoredManifests:
     """Manifests and indexes of one registry. Threads may share it.
 
-    `there` has the manifests and blobs that are certain to exist in the registry.
+    `there` has the manifests and blobs that are certain to exist in the registry, `tagged` the repositories with a tag.
     """
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._seen: dict[Reference, Digest | None] = {}
         self.there: set[Reference] = set()
+        self.tagged: set[OciRepository | LayoutDirectory] = set()
 
     def resolve(self, reference: Reference) -> Digest | None:
         """Return the digest of the manifest that `reference` names, or None if it does not exist."""
@@ -90,6 +91,8 @@ class StoredManifests:
         self._seen[reference] = digest
         if digest is not None:
             self.there.add(reference.at_digest(digest))
+            if reference.digest is None:
+                self.tagged.add(reference.repository)
 
     def _resolve(self, reference: Reference, deadline: Deadline) -> Digest | None:
         request = self._wire.request("HEAD", reference, f"manifests/{reference.name}")

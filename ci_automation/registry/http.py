@@ -208,7 +208,7 @@ class HttpRegistry:
         found: set[str] = set()
         what = f"the tags of {reference.repository}"
         for answer in self._wire.pages(self._wire.request("GET", reference, "tags/list"), what):
-            if answer.status == _NOT_FOUND:
+            if answer.status == _NOT_FOUND and not found and reference.repository not in self._manifests.tagged:
                 return ()
             found.update(_tags(answer, what))
             if len(found) > MAX_TAGS:

@@ -264,7 +264,10 @@ class Registry(Protocol):
         ...
 
     def tags(self, reference: Reference) -> tuple[str, ...]:
-        """Return all tags of the reference's repository, sorted; an empty tuple if the repository does not exist."""
+        """Return all tags of the reference's repository, sorted; an empty tuple if the repository does not exist.
+
+        That it does not is no answer where a tag of it was read before.
+        """
         ...
 
     def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:

@@ -275,6 +275,24 @@ class TestNonsense:
         server.answer = in_turn(Reply.json({"name": "acme/flux", "tags": None}))
         assert registry.tags(at) == ()
 
+    def test_that_a_repository_has_no_tags_is_not_believed_of_one_whose_tag_was_read(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        server.answer = lambda seen: MANIFEST if seen.path.endswith(f"manifests/{at.tag}") else Reply(404)
+        assert registry.tags(at) == ()
+        registry.manifest(at)
+        with pytest.raises(UnexpectedAnswer, match=r"the tags of .* answered 404"):
+            registry.tags(at)
+        assert registry.tags(Reference.parse(f"oci://{server.host}/acme/other")) == ()
+
+    def test_a_page_that_is_not_there_ends_no_list_of_tags(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        first = Reply.json({"tags": ["a"]}, Link="</v2/acme/flux/tags/list?last=a>; rel=next")
+        server.answer = in_turn(first, Reply(404))
+        with pytest.raises(UnexpectedAnswer, match=r"the tags of .* answered 404"):
+            registry.tags(at)
+
     @everything
     @pytest.mark.parametrize("status", [205, 300, 304, 400, 409, 416, 500, 501, 599])
     def test_other_statuses_are_said_and_not_tried_again(
