@@ -38,11 +38,12 @@ class InvalidIndex(VerificationFailed):
 
 
 class Index(Struct, frozen=True):
-    """One image index: the stored bytes, and the manifests in it."""
+    """One image index: the stored bytes, and the manifests in it; with a `subject` it is a referrer of that."""
 
     raw: bytes
     manifests: tuple[Descriptor, ...]
     media_type: str = OCI_INDEX
+    subject: Descriptor | None = None
 
     @classmethod
     def parse(cls, raw: bytes, media_types: Collection[str] = (OCI_INDEX,)) -> Self:
@@ -63,7 +64,8 @@ class Index(Struct, frozen=True):
         if entries is not None and (not isinstance(entries, list) or len(entries) > MAX_ENTRIES):
             raise InvalidIndex("it has no list of manifests, or too long a one")
         try:
-            return cls(raw, tuple(map(Descriptor.from_json, entries or ())), media_type)
+            found = None if (subject := value.get("subject")) is None else Descriptor.from_json(subject)
+            return cls(raw, tuple(map(Descriptor.from_json, entries or ())), media_type, found)
         except InvalidManifest as error:
             raise InvalidIndex(error.reason) from None
 
@@ -96,7 +98,7 @@ class Index(Struct, frozen=True):
             entry = replace(entry, data=None)
         value = {"schemaVersion": 2, "mediaType": OCI_INDEX, **parse_document(self.raw)}
         value["manifests"] = [*(value["manifests"] or ()), entry.to_json()]
-        return type(self)(gojson.written(value), (*self.manifests, entry))
+        return replace(self, raw=gojson.written(value), manifests=(*self.manifests, entry))
 
 
 def parse_stored(raw: bytes) -> Manifest | Index:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.errors import Conflict
 from ci_automation.flows.mirror import newest_of_minors
-from ci_automation.flows.publication.copy import ImageCopy, Sent, copy_image
+from ci_automation.flows.publication.image_copy import ImageCopy, Sent, copy_image
 from ci_automation.flows.rendering import fetch
 from ci_automation.flux.components import image_names
 from ci_automation.flux.text import SEPARATOR
@@ -70,6 +70,7 @@ def mirror_images(way: ImageMirror, ports: Ports, versions: Iterable[Version] = 
         NotFound: an image is not there, or not whole.
         VerificationFailed: an image, or a release, is not signed by those who are trusted.
         OtherImage: the target has another image under the tag.
+        RefersElsewhere: an image says that it is attached to something else.
         AmbiguousImage: two images of a directory would get one name.
     """
     known: dict[Digest, Reference] = {}

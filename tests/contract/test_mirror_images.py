@@ -15,7 +15,8 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.flows.mirror_images import AmbiguousImage, ImageMirror, mirror_images
 from ci_automation.flows.ports import Ports
-from ci_automation.flows.publication.copy import ImageTooLarge, OtherImage
+from ci_automation.flows.publication.copy import RefersElsewhere
+from ci_automation.flows.publication.image_copy import ImageTooLarge, OtherImage
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
@@ -53,9 +54,12 @@ def image(registry: InMemoryRegistry, at: Reference, *layers: bytes) -> Manifest
     return manifest
 
 
-def index_of(*manifests: Manifest | Index) -> Index:
+def index_of(*manifests: Manifest | Index, subject: Manifest | Index | None = None) -> Index:
     listed = [Descriptor.of(each.media_type, each.raw).to_json() for each in manifests]
-    found = parse_stored(json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": listed}).encode())
+    value = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": listed}
+    if subject is not None:
+        value["subject"] = Descriptor.of(subject.media_type, subject.raw).to_json()
+    found = parse_stored(json.dumps(value).encode())
     assert not isinstance(found, Manifest)
     return found
 
@@ -314,3 +318,22 @@ class TestFolder:
 def test_what_does_not_go_together_is_told(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["mirror", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["the image", "one of its platforms"])
+def test_an_image_that_is_attached_to_something_else_is_not_copied(
+    upstream: InMemoryRegistry, releases: Path, *, whole: bool
+) -> None:
+    name = IMAGES[0]
+    at, put = reference(UPSTREAM, name), reference(EDGE, name)
+    honest = upstream.stored(at)
+    part = image(upstream, at, b"a layer")
+    if not whole:
+        subject = Descriptor.of(honest.media_type, honest.raw)
+        part = Manifest.build(part.config, part.layers, subject=subject)
+        upstream.put_manifest(at.at_digest(part.digest), part)
+    upstream.put_manifest(at, index_of(part, subject=honest if whole else None))
+    there = InMemoryRegistry()
+    with pytest.raises(RefersElsewhere, match=f"is attached to {honest.digest}"):
+        mirrored(ImageMirror(upstream, UPSTREAM, there, EDGE), releases, "v2.9.4")
+    assert there.referrers(put, honest.digest) == ()

@@ -31,7 +31,7 @@ from ci_automation.flows.promote import (
     RecordNotBelieved,
     promote,
 )
-from ci_automation.flows.publication.copy import TooLargeToCopy, copy
+from ci_automation.flows.publication.copy import RefersElsewhere, TooLargeToCopy, copy
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
@@ -431,6 +431,18 @@ class TestInterruption:
             road.alone()
             assert tags(road) == expected, at
             assert channel(road, road.target) == wanted
+
+    def test_what_says_that_it_is_attached_to_something_else_stays_at_the_source(self) -> None:
+        road = settled(ELSEWHERE)
+        live, wanted = road.there.manifest(ELSEWHERE), road.here.manifest(STAGING)
+        subject = Descriptor.of(live.media_type, live.raw)
+        attached = Manifest.build(wanted.config, wanted.layers, wanted.annotations, subject=subject)
+        road.here.put_manifest(STAGING, attached)
+        update(STAGING, replace(road.ports(road.here), confirm=lambda _: True), intent(now=NOW, adopt=True))
+        with pytest.raises(RefersElsewhere, match=f"is attached to {live.digest}"):
+            road.promote(after=timedelta())
+        assert road.there.manifest(ELSEWHERE) == live
+        assert attached.digest not in {it.digest for it in road.there.referrers(ELSEWHERE, live.digest)}
 
     def test_a_target_that_moved_meanwhile_is_left_alone(self) -> None:
         road = settled(ELSEWHERE)
