@@ -21,6 +21,7 @@ _DOMAIN_PART = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _HOST = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[(?:[a-fA-F0-9:]+)\])(?::[0-9]{{1,5}})?"
 _PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\..*)?")  # cosign's signatures, and lists of referrers
 _OCI = re.compile(rf"oci://(?P<host>{_HOST})/(?P<path>{_PATH_PART}(?:/{_PATH_PART})*)(?P<rest>[:@].*)?")
 _LAYOUT = re.compile(r"layout:(?P<path>[^\x00-\x1f:@]+)(?P<rest>[:@].*)?")
 _PORT = re.compile(r":[0-9]+\Z")
@@ -119,12 +120,15 @@ class Reference(Struct, frozen=True):
         """Return the reference of a channel: `text` must have a tag, and no digest.
 
         Raises:
-            InvalidReference: `text` is not a reference, has no tag, or has a digest.
+            InvalidReference: `text` is not a reference, has no tag, or has a digest; or the tag is one that names what
+                is attached to a digest.
         """
         reference = cls.parse(text)
         if reference.tag is None or reference.digest is not None:
             others = "; `verify`, `pull` and `diff` take a digest" if reference.digest else ""
             raise InvalidReference(text, f"a channel is a tag, such as :production{others}")
+        if _ATTACHED.fullmatch(reference.tag):
+            raise InvalidReference(text, "a tag such as sha256-... names what is attached to a digest, and no channel")
         return reference
 
     @classmethod

@@ -195,6 +195,16 @@ class TestChannel:
         with pytest.raises(InvalidReference, match=r"; `verify`, `pull` and `diff` take a digest$"):
             Reference.parse_channel(f"oci://ghcr.io/acme/flux-manifests{tag}@{DIGEST}")
 
+    @pytest.mark.parametrize("suffix", ["", ".sig", ".att", ".sbom", ".x"])
+    def test_is_no_tag_of_what_is_attached_to_a_digest(self, suffix: str) -> None:
+        address = f"oci://ghcr.io/acme/flux-manifests:sha256-{DIGEST.hex}{suffix}"
+        assert Reference.parse(address).tag
+        with pytest.raises(InvalidReference, match="names what is attached to a digest"):
+            Reference.parse_channel(address)
+
+    def test_may_begin_like_one(self) -> None:
+        assert Reference.parse_channel("oci://ghcr.io/acme/flux-manifests:sha256-edge").tag == "sha256-edge"
+
     @pytest.mark.parametrize(
         ("tag", "known"),
         [
