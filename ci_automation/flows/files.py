@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.tree import COMPONENTS_NAMES, Tree, TreeFile
 from ci_automation.errors import UsageError
-from ci_automation.policy.plan import MAX_PLAN_BYTES, Plan
+from ci_automation.policy.plan import MAX_PLAN_BYTES, InvalidPlan, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -225,4 +225,8 @@ def read_plan_file(path: Path) -> Plan:
         UnreadablePlan: it cannot be read, or is too large to be a plan.
         InvalidPlan: it is no plan that this version takes.
     """
-    return Plan.parse(read_file(path, MAX_PLAN_BYTES, partial(UnreadablePlan, path)))
+    data = read_file(path, MAX_PLAN_BYTES, partial(UnreadablePlan, path))
+    try:
+        return Plan.parse(data)
+    except InvalidPlan as error:
+        raise InvalidPlan(error.reason, str(path)) from None

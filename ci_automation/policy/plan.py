@@ -33,8 +33,9 @@ class InvalidPlan(UsageError):
 
     hint = "Make the plan again: `plan` with `--out` writes it. Do not edit plans by hand."
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the plan cannot be used: {reason}")
+    def __init__(self, reason: str, file: str = "") -> None:
+        super().__init__(f"the plan{f' {file}' if file else ''} cannot be used: {reason}")
+        self.reason = reason
 
 
 class ImageChange(Struct, frozen=True, rename={"old": "from", "new": "to"}):

@@ -297,8 +297,8 @@ BAD = [
         "plan is no JSON",
         2,
         "invalid-plan",
-        "not JSON",
-        with_file("plan.json", "steps:", "apply", "plan.json", *SIGNED),
+        "the plan own/plan.yaml cannot be used: it is not JSON",
+        with_file("own/plan.yaml", "steps:", "apply", "own/plan.yaml", *SIGNED),
     ),
     Bad(
         "plan is huge",
