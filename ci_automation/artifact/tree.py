@@ -22,6 +22,7 @@ COMPONENTS_NAMES = frozenset({"gotk-components.yaml", "gotk_components.yaml"})  
 _MAX_PATH = 1024
 _MAX_DEPTH = 64
 _SHOWN = 200
+_NAMED = 9  # files in a hint
 _NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -30,8 +31,12 @@ class NoComponentsFile(UsageError):
 
     hint = "Name it with --components-file, or make the artifact with `init`."
 
-    def __init__(self, wanted: str | None) -> None:
+    def __init__(self, wanted: str | None, there: Iterable[str]) -> None:
         super().__init__(f"the artifact has no {wanted or 'gotk-components.yaml'}")
+        paths = sorted(there, key=lambda path: (PurePosixPath(path).name not in COMPONENTS_NAMES, path))
+        more = f" and {len(paths) - _NAMED} more files" if paths[_NAMED:] else ""
+        named = ", ".join(path[:_SHOWN] for path in paths[:_NAMED])
+        self.hint = f"It has {named or 'no file'}{more}. {type(self).hint}"
 
 
 class SeveralComponentsFiles(UsageError):
@@ -112,11 +117,11 @@ class Tree(Struct, frozen=True, dict=True):
         """
         if wanted is not None:
             if wanted not in self.by_path:
-                raise NoComponentsFile(wanted)
+                raise NoComponentsFile(wanted, self.by_path)
             return wanted
         paths = sorted(path for path in self.by_path if PurePosixPath(path).name in COMPONENTS_NAMES)
         if not paths:
-            raise NoComponentsFile(None)
+            raise NoComponentsFile(None, self.by_path)
         if len(paths) > 1:
             raise SeveralComponentsFiles(paths)
         return paths[0]

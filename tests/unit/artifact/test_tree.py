@@ -98,6 +98,21 @@ class TestComponentsFile:
         with pytest.raises(NoComponentsFile, match=f"the artifact has no {missing}"):
             tree(*paths).components_path(wanted)
 
+    @pytest.mark.parametrize(
+        ("paths", "there"),
+        [
+            (["b.yaml", "a.yaml"], "It has a.yaml, b.yaml. "),
+            (["a.yaml", COMPONENTS], f"It has {COMPONENTS}, a.yaml. "),
+            ([f"{it}.yaml" for it in range(12)], ", 6.yaml and 3 more files. "),
+            ([], "It has no file. "),
+        ],
+    )
+    def test_what_is_there_is_told_and_what_can_be_named_first(self, paths: list[str], there: str) -> None:
+        with pytest.raises(NoComponentsFile) as error:
+            tree(*paths).components_path("wanted.yaml")
+        assert error.value.hint.endswith(f"{there}{NoComponentsFile.hint}")
+        assert error.value.hint.startswith("It has ")
+
     def test_of_several_one_must_be_named(self) -> None:
         with pytest.raises(SeveralComponentsFiles, match=f"a/gotk-components.yaml, {COMPONENTS}") as error:
             tree(COMPONENTS, "a/gotk-components.yaml").components_path()
