@@ -19,7 +19,7 @@ from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.planning.base import read_contents, read_shown, stated_options
 from ci_automation.flows.planning.findings import findings
 from ci_automation.flows.publication.leaving import read_leaving, read_present
-from ci_automation.flows.publication.past import find_past, other_tags, prove_past, require_version
+from ci_automation.flows.publication.past import NotInHistory, find_past, other_tags, prove_past, require_version
 from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.publish import move, require_signer
 from ci_automation.flows.publication.recording import (
@@ -96,11 +96,14 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     What the channel has now need not have a trusted signature: nothing of it is taken along.
 
     Raises:
+        NotInHistory: nothing says where to go back to, or that is not there.
         NoSigner, IdentityChange, NobodyTrusted: this run cannot sign the hold as a trusted signer.
-        NotInHistory, AmbiguousVersion, OtherVersion: where to go back to is not clear.
+        AmbiguousVersion, OtherVersion: where to go back to is not clear.
         NotOfThisChannel, PastNotOurs, ForeignSignature: what it names was never this channel's.
         NotBack: it is a newer version.
     """
+    if not wish.to:
+        raise NotInHistory(channel, "", read_present(channel, ports).digest, ports)
     require_signer(ports, intent)
     ports.own_signer()
     ports.require_trusted()

@@ -114,13 +114,11 @@ def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) ->
     Of several digests with a version it is the one that the channel has, or had last by its records.
 
     Raises:
-        NotInHistory: there is none, or `wanted` is empty or none of the three.
+        NotInHistory: there is none, or `wanted` is none of the three.
         AmbiguousVersion: there are several.
         ImmutableTagMoved: a tag points at another digest than the one it is named after.
     """
     ports.say(f"looking for {wanted}")
-    if not wanted:
-        raise NotInHistory(channel, wanted, present, ports)
     if immutable_version(wanted) is not None:
         return _named(channel.at_tag(wanted), channel, present, ports)
     try:
