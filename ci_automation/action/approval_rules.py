@@ -59,7 +59,7 @@ def settings_from(goal: Target, base: Digest | None, version: Version | None = N
     if version is not None and records and version != record.version:  # else the version of the base is not known
         return settings
     # A rollback that was interrupted, or an adoption, names no content: the rules of the last one go on counting.
-    if (content := record.content or (None if goal.configured.promote else ledger.last_content())) is None:
+    if (content := record.content or (None if record.promoted_from else ledger.last_content())) is None:
         return settings
     from ci_automation.approval.content import rules_of, stricter
 

@@ -1300,24 +1300,44 @@ def test_the_stricter_rules_judge_a_promotion_too_that_replaces_the_folder(scene
     assert "ada approved it and also started it" in ran.log
 
 
+def ruled(scene: Scene, approval: str) -> None:
+    """Let the default branch have these rules, and who signs."""
+    with_key = "verify: {publicKey: cosign.pub}, signing: {mode: key, key: cosign.key}"
+    scene.configure(approval=approval, more=f", overlay: {FOLDER}, {with_key}")
+    (scene.runner.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
+    push(scene, (scene.runner.workspace / CONFIG).read_text())
+
+
+def test_the_stricter_rules_judge_a_promotion_after_an_adoption_too(scene: Scene) -> None:
+    """The record of an adoption names no content."""
+    configure(scene, "{via: pull-request, approvals: 1}")
+    before = first_content(scene)
+    forget_signature(scene)
+    ruled(scene, "{via: pull-request, approvals: 1}")
+    assert dispatch(scene, "adopt", artifact="production", by="ben").through().code == 0
+    assert newest(scene).adopted
+    scene.runner.event("schedule", {})
+    promoted_from_staging(scene, MINOR)
+    assert scene.run().outputs["pending-decision"] == "approval"
+    later(scene)
+    pull = scene.fleet.pulls[-1]
+    scene.fleet.merge(pull.number, "ada")
+    ran = scene.run()
+    assert scene.channel == before
+    assert "with 0 of 1 approving reviews" in ran.summary
+
+
 @pytest.mark.parametrize("how", ["", "after one under the old rules", "of a channel that was deleted"])
 def test_the_stricter_rules_judge_an_adoption_too(scene: Scene, how: str) -> None:
     """An adoption brings other content, and so does a first artifact after somebody deleted the channel."""
-
-    def ruled(approval: str) -> None:
-        with_key = "verify: {publicKey: cosign.pub}, signing: {mode: key, key: cosign.key}"
-        scene.configure(approval=approval, more=f", overlay: {FOLDER}, {with_key}")
-        push(scene, (scene.runner.workspace / CONFIG).read_text())
-
     configure(scene, "{via: pull-request, approvals: 1}")
     first_content(scene)
     forget_signature(scene)
-    (scene.runner.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
     if how.startswith("after"):  # one whose record names no content
-        ruled("{via: pull-request, approvals: 1}")
+        ruled(scene, "{via: pull-request, approvals: 1}")
         assert dispatch(scene, "adopt", artifact="production", by="ben").through().code == 0
         forget_signature(scene)
-    ruled("{via: pull-request}")
+    ruled(scene, "{via: pull-request}")
     operation: dict[str, str] = {"operation": "adopt"}
     if how.endswith("deleted"):
         drop_tag(scene, "production")
