@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -110,7 +110,13 @@ click.Context.formatter_class = HelpFormatter
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are needed."""
+    """A group whose commands are imported when they are needed; `obj` of the context is the line that was typed."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Return the context of a line."""
+        return super().make_context(info_name, args, parent, **{"obj": tuple(args), **extra})
 
     def list_commands(self, _: click.Context) -> list[str]:
         """Return the names of the commands."""

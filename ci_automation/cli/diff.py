@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli.arguments import Arguments, configuration
-from ci_automation.cli.output import print_json, print_parts, print_text, progress
+from ci_automation.cli.follow_up import whole
+from ci_automation.cli.output import print_json, print_parts, print_reading, print_text, progress
 from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, HeadedCommand, artifact_names, known_versions, takes
 from ci_automation.cli.places import clusters, kustomize, release_ports
 from ci_automation.cli.wiring import reading, reading_files
@@ -108,7 +109,9 @@ def diff_command(old: str, new: str, *, exit_code: bool, given: Arguments) -> in
     else:
         print_parts(on_terminal(map(MarkedLine, [_sides(before, after), *_remarks(found)])))
         shown = text_parts(found.found, every=True) if given.verbose else brief_parts(found.found)
-        print_parts(shown if _is_telling(found) else ())
+        parts = (*shown,) if _is_telling(found) else ()
+        print_parts(parts)
+        print_reading(parts, whole())
     return _code(found) if exit_code else _SAME
 
 

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from msgspec.structs import replace
 
 from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Repeat
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig
+
+
+_OF_DIFF = ("config", "registry-config", "releases", "components-file", "cluster-snapshot", "objects", "kubernetes")
 
 
 def _guessed(half: str) -> str:
@@ -102,6 +106,19 @@ def looking(target: Target, given: Arguments) -> str:
     """Return the command that says what comes next, with the same trust as here."""
     options = (*planned(target, given), *repeated_options(given, begun=True))
     return shlex.join(("flux-manifests", "check", target.name, *options))
+
+
+def differing(target: Target, old: Digest, new: Digest, given: Arguments) -> str:
+    """Return the command that shows every line of what changes in clusters between two digests of a channel."""
+    sides = (str(target.channel.at_digest(it)) for it in (old, new))
+    options = (*planned(target, given), *_written(given, _OF_DIFF))
+    return shlex.join(("flux-manifests", "diff", "-v", *sides, *options))
+
+
+def whole() -> str:
+    """Return the present command line with -v, which leaves nothing out."""
+    command, *rest = click.get_current_context().obj
+    return f"flux-manifests {shlex.join([command, '-v', *rest])}"
 
 
 def comparing(old: str, new: str, given: Arguments) -> str:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.cli.follow_up import comparing
-from ci_automation.cli.output import print_json, print_line, print_table, print_text, width
+from ci_automation.cli.follow_up import comparing, whole
+from ci_automation.cli.output import print_json, print_line, print_parts, print_reading, print_table, print_text, width
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
@@ -23,7 +23,7 @@ from ci_automation.flows.history import history
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.attached import known_as
 from ci_automation.records.notes import format_time, parse_time
-from ci_automation.report.blocks import HINT, Table, wrapped
+from ci_automation.report.blocks import HINT, MarkedLine, Table, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,8 +76,9 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
             print_line(f"--since {since} leaves out all rows: without a verified record none has a time.")
         else:
             print_line(f"No record is as new as --since {since}.")
-        for line in _remarks(found, reference, ports):
-            print_line(line)
+        remarks = [*map(MarkedLine, _remarks(found, reference, ports))]
+        print_parts(remarks)
+        print_reading(remarks, whole())
     if found.left_out:
         click.echo(f"{found.left_out} more tags were not read. Delete those that are not yours.", err=True)
 

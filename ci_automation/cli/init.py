@@ -9,8 +9,8 @@ import click
 
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.cli.arguments import ContradictingOptions
-from ci_automation.cli.follow_up import verifying_keys
-from ci_automation.cli.output import print_aside, print_json, print_line, print_parts, print_text
+from ci_automation.cli.follow_up import verifying_keys, whole
+from ci_automation.cli.output import print_aside, print_json, print_line, print_parts, print_reading, print_text
 from ci_automation.cli.parameters import (
     COMMON,
     IDENTITIES,
@@ -158,9 +158,12 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str) ->
         print_line(f"  its components are in {recipe.path}")
     if not result.signed:
         print_line(f"Nothing was verified: {goal.ports.why_nobody}." if result.is_there else _UNSIGNED)
-    if result.hazards or result.findings.changes:
-        print_parts(text_parts(Findings(result.findings.changes, result.hazards, nothing_before=True)))
-    print_parts(on_terminal(rights_blocks(result.findings.rights, every=given.verbose, beside_flux=True)))
+    telling = bool(result.hazards or result.findings.changes)
+    shown = Findings(result.findings.changes, result.hazards, nothing_before=True)
+    rights = on_terminal(rights_blocks(result.findings.rights, every=given.verbose, beside_flux=True))
+    parts = (*(text_parts(shown, every=given.verbose) if telling else ()), *rights)
+    print_parts(parts)
+    print_reading(parts, whole())
     if steps:
         print_text(f"\n{steps}")
 

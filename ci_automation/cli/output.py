@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli import failure_of
-from ci_automation.report.blocks import MarkedLine, plain_text
+from ci_automation.report.blocks import HINT, MarkedLine, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.report.adoption import Adoption
     from ci_automation.report.blocks import Part, Table
 
+TO_READ = "To read all of it:"
 _SIGN = re.compile(r"[^\n -~]")
 _COLOURS = {
     "published": "green",
@@ -54,10 +55,13 @@ def confirmation(given: Arguments) -> Callable[[Adoption], bool]:
     """Return who is asked whether to adopt: the person at the terminal; --yes has answered, and no other source can."""
 
     def ask(adoption: Adoption) -> bool:
+        from ci_automation.cli.follow_up import whole
         from ci_automation.flows.publication.adoption import NotAdopted
         from ci_automation.report.adoption import ALONE, adoption_parts
 
         print_parts((*adoption_parts(adoption, every=given.verbose), MarkedLine(ALONE)), err=True)
+        if not given.yes and not given.verbose:
+            print_aside(f"To read all of it, answer no first:\n{whole()}")
         if not given.yes and not (answer := confirmed("Trust it, and sign it?")):
             raise NotAdopted(adoption.channel, said_no=answer is False)
         return True
@@ -113,6 +117,12 @@ def print_parts(parts: Iterable[Part], *, err: bool = False) -> None:
                 click.echo(click.style(line, fg=colour, bold=True) if colour else line, err=err)
         else:
             print_table(part, err=err)
+
+
+def print_reading(parts: Iterable[Part], *commands: str) -> None:
+    """Print the commands that show what these parts leave out, if they do."""
+    if any(isinstance(part, MarkedLine) and HINT in part.text for part in parts):
+        print_text("\n".join((TO_READ, *commands)))
 
 
 def print_aside(text: str) -> None:

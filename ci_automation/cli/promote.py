@@ -11,11 +11,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
-from ci_automation.cli.follow_up import promoting, signs_elsewhere
-from ci_automation.cli.output import error_json, print_error, print_json, print_line, print_parts, print_text
+from ci_automation.cli.follow_up import differing, promoting, signs_elsewhere, whole
+from ci_automation.cli.output import (
+    error_json,
+    print_error,
+    print_json,
+    print_line,
+    print_parts,
+    print_reading,
+    print_text,
+)
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_names, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between, waves_to
-from ci_automation.cli.results import code_of, name_adoption, print_lifting
+from ci_automation.cli.proposals import name_adoption, print_lifting
+from ci_automation.cli.results import code_of
 from ci_automation.errors import Error
 from ci_automation.flows.planning.promotion import SourceEmpty, adoption_of, consider, present
 from ci_automation.flows.promote import Promoted, promote
@@ -96,12 +105,21 @@ def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Argument
     shown = as_shown(planned.name, done)
     if given.output == "text":
         print_parts((promotion_headline(shown, alone=True),))
-        print_parts(promotion_parts(shown, every=given.verbose, fails=done.waits))
+        parts = (*promotion_parts(shown, every=given.verbose, fails=done.waits),)
+        print_parts(parts)
+        print_reading(parts, *_reading(planned.goal, shown, given))
         PromotionResult(planned, shown).print_next(shown, given, after)
     done.require_done()
     if given.output == "json":
         print_json({"exitCode": 0, "promotions": [{**shown.to_json(), "exitCode": 0}]}, "promotions")
     return 0
+
+
+def _reading(goal: Target, shown: PromotionShown, given: Arguments) -> tuple[str, ...]:
+    """Return the command that shows every line of a promotion; one that was done is not run again for that."""
+    if not shown.done:
+        return (whole(),)
+    return (differing(goal, shown.before, shown.digest, given),) if shown.before and shown.digest else ()
 
 
 def _waves(given: Arguments, *, exit_code: bool) -> int:
@@ -117,6 +135,7 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
         if parts := tuple(promotion_parts(done, every=given.verbose)):
             named = (MarkedLine(""), MarkedLine(f"{done.name}: {done.word}", done.word)) if shown[1:] else ()
             print_parts((*named, *parts))
+            print_reading(parts, *_reading(result.planned.goal, done, given))
         result.print_next(done, given)
     for result in results:
         if isinstance(result.done, Error):
@@ -153,7 +172,9 @@ class PromotionResult(Struct, frozen=True):
             print_error(done)
             return
         print_parts((promotion_headline(done, alone=not several),))
-        print_parts(promotion_parts(done, every=given.verbose, details=details))
+        parts = (*promotion_parts(done, every=given.verbose, details=details),)
+        print_parts(parts)
+        print_reading(parts, whole())
         self.print_next(done, given)
 
     def print_next(self, done: PromotionShown, given: Arguments, after: tuple[str, ...] = ()) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ci_automation.cli.output import (
     error_json,
-    print_aside,
     print_error,
     print_json,
     print_line,
@@ -37,7 +33,6 @@ if TYPE_CHECKING:
 
 EVERY = frozenset(Decision)
 APPROVAL_NEEDED = 3
-_ADOPTING = "To adopt it first (this shows every file of it, and asks):"
 _LEFT = {Decision.APPROVAL: APPROVAL_NEEDED, Decision.REFUSED: PolicyRefused.exit_code}
 
 
@@ -118,6 +113,8 @@ def finish(
     several = len(every) > 1
     for it in results if given.output == "text" else ():
         if isinstance(it.done, Error) and it.done.code in {"unsigned", "not-ours"}:
+            from ci_automation.cli.proposals import name_adoption
+
             name_adoption(it.target, it.done, given)
     for result in every:
         if isinstance(result.done, Error) and not several:
@@ -132,33 +129,6 @@ def finish(
     for promotion in promotions:
         promotion.show(given, details=bool(details), several=several)
     return code
-
-
-def name_adoption(goal: Target, error: Error, given: Arguments) -> None:
-    """Print the whole command that adopts an unsigned digest, and let the hint of the error name it."""
-    adopting = _updating(goal, replace(given, adopt=True), begun=False)
-    print_aside(f"To adopt {goal.channel}, if it is yours:\n{adopting}")
-    error.hint = re.sub(r"`[^`]*update [^`]*--adopt`", "the command above", error.hint)
-
-
-def _print_next(result: Result, run: Outcome, given: Arguments) -> None:
-    """Print the command that publishes what needs no approval, or adopts the base of it."""
-    if not run.unsigned and run.waiting and run.waiting[0].decision is Decision.AUTO:
-        again = _again(given, run)
-        what = _ADOPTING if again.adopt else f"To publish {run.waiting[0].new_version}:"
-        print_text(f"{what}\n{_updating(result.target, again, begun=bool(run.done))}")
-
-
-def _again(given: Arguments, run: Outcome) -> Arguments:
-    """Return the options of the next run: what is trusted is adopted no more."""
-    return replace(given, adopt=given.adopt and not run.healed and run.trust != "verified")
-
-
-def _updating(goal: Target, given: Arguments, *, begun: bool) -> str:
-    from ci_automation.cli.follow_up import flags, repeated_options, signing_options
-
-    options = (*signing_options(goal, given), *flags(given), *repeated_options(given, begun=begun))
-    return shlex.join(("flux-manifests", "update", goal.name, *options))
 
 
 def _print_result(
@@ -187,13 +157,13 @@ def _print_result(
     if plan.steps or plan.passed_over or given.verbose:
         print_table(plan_table(plan, outcome.done, outcome.start, every=given.verbose, verified=outcome.verified))
     print_parts(map(MarkedLine, _remarks(result, outcome, given)))
-    for step in plan.steps:
-        if step.decision in details:
-            _print_step(step, outcome, given)
-    if says_next:
-        _print_next(result, outcome, given)
-    if outcome.waiting or plan.passed_over:
-        _print_follow_up(result, outcome, given, plan_file)
+    shown = [step for step in plan.steps if step.decision in details]
+    for step in shown:
+        _print_step(step, outcome, given)
+    if plan.steps or plan.passed_over:
+        from ci_automation.cli.proposals import print_proposals
+
+        print_proposals(result.target, outcome, given, shown, plan_file, says_next=says_next)
 
 
 def _print_adopted(result: Result, outcome: Outcome, given: Arguments) -> None:
@@ -216,37 +186,6 @@ def _print_failure(goal: Target, error: Error) -> None:
         return
     print_parts((MarkedLine(f"{goal.name} ({goal.channel}): failed", "refused"),))
     print_error(error)
-
-
-def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_file: str | None) -> None:
-    from ci_automation.cli.follow_up import flags, planned, repeated_options, signing_options
-    from ci_automation.policy.hold import is_held
-    from ci_automation.report.text import approval_commands
-
-    if outcome.unsigned:
-        print_text(f"{_ADOPTING}\n{_updating(result.target, replace(given, adopt=True), begun=False)}")
-        return
-    if any(it.held for it in outcome.plan.passed_over) or any(is_held(step.gates) for step in outcome.waiting):
-        print_lifting(result.target, given)
-    again = repeated_options(_again(given, outcome), begun=bool(outcome.done))
-    if commands := approval_commands(
-        result.target.name,
-        outcome.waiting,
-        (*planned(result.target, given), *flags(given), *again),
-        (*signing_options(result.target, given), *again),
-        plan_file,
-    ):
-        print_text(f"To approve:\n{commands}")
-
-
-def print_lifting(goal: Target, given: Arguments) -> None:
-    """Print how to end the hold that keeps a step or a promotion back."""
-    from ci_automation.cli.follow_up import lifting, signs_elsewhere
-
-    if signs_elsewhere(goal, given):
-        print_line(f"To lift the hold, start flux.yaml in GitHub Actions: lift-hold, {goal.name}.")
-    else:
-        print_text(f"To lift the hold:\n{shlex.join(lifting(goal, given))}")
 
 
 def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:

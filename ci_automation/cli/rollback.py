@@ -9,8 +9,8 @@ import click
 
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
-from ci_automation.cli.follow_up import lifting
-from ci_automation.cli.output import confirmed, print_json, print_line, print_parts
+from ci_automation.cli.follow_up import differing, lifting
+from ci_automation.cli.output import confirmed, print_json, print_line, print_parts, print_reading
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import target
 from ci_automation.errors import Error, PolicyRefused, UsageError
@@ -215,4 +215,7 @@ def _needs_a_yes(proposal: RollbackProposal) -> bool:
 
 def _show(shown: Rollback, goal: Target, given: Arguments) -> None:
     """Print what is proposed: where the output is for programs, on standard error."""
-    print_parts(rollback_parts(shown, lifting(goal, given), every=given.verbose), err=given.output != "text")
+    parts = (*rollback_parts(shown, lifting(goal, given), every=given.verbose),)
+    print_parts(parts, err=given.output != "text")
+    if given.output == "text" and not shown.problem:
+        print_reading(parts, differing(goal, shown.base, shown.target, given))

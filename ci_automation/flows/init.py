@@ -26,7 +26,6 @@ from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, decide, reasons
 from ci_automation.policy.gates import Situation, version_verdicts
 from ci_automation.policy.hold import Offered, hold_verdict, still_on
-from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Record
+    from ci_automation.report.findings import Findings
 
 _SHOWN = 5
 _MAX_ORIGIN = 500
@@ -158,9 +158,10 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
     offered = Offered(version if last and version != last.version else None, None, composed.digest)
     if (verdict := hold_verdict(holds, offered, intent.now)).decision is not Decision.AUTO:
         raise StillHeld(channel, verdict)
-    findings = Findings() if present else first_findings(composed.recipe, ports, intent)
+    findings = first_findings(composed.recipe, ports, intent)
     taken = findings.taken()
-    if refused := [it for it in findings.ranked_hazards() if taken.hazard(it) == Decision.REFUSED]:
+    refused = [it for it in findings.ranked_hazards() if taken.hazard(it) == Decision.REFUSED]
+    if refused and not present:
         raise FirstRefused(channel, refused)
     publication = Publication(
         channel, None, version, composed, made.release, made.rendering.proof, recovered=present is not None

@@ -47,7 +47,7 @@ def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NEVER = Policy(actions=dict.fromkeys(BUMPS, Action.NEVER))
-FOOTER = ("All signed", "It is signed", "Numbers rank", "flux-manifests diff")  # lines that are no row
+FOOTER = ("All signed", "It is signed", "Numbers rank", "flux-manifests ", "To read all")  # lines that are no row
 
 
 def test_the_newest_move_comes_first_whatever_its_version() -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,8 @@ PRINTED = {
     ("cli/follow_up.py", "check"): (
         "tests/e2e/test_printed.py::test_what_an_adoption_of_a_promoted_channel_leaves_to_do"
     ),
-    ("cli/results.py", "update"): "tests/e2e/test_commands.py::test_check_prints_the_command_that_publishes",
+    ("cli/proposals.py", "plan"): "tests/e2e/test_printed.py::test_what_shows_every_line",
+    ("cli/proposals.py", "update"): "tests/e2e/test_commands.py::test_check_prints_the_command_that_publishes",
     ("cli/follow_up.py", "promote"): (
         "tests/contract/test_promote_command.py::test_the_command_that_approves_does_what_this_one_would"
     ),
@@ -250,6 +252,66 @@ def test_what_an_adoption_shows(desk: Desk) -> None:
     assert desk.files("FOLDER") == files
 
 
+def reading(told: str) -> list[list[str]]:
+    """Return the commands after `To read all of it:`."""
+    lines = told.partition("To read all of it")[2].splitlines()[1:]
+    return [shlex.split(it)[1:] for it in takewhile(lambda line: line.startswith("flux-manifests "), lines)]
+
+
+@pytest.mark.parametrize(
+    ("command", "whole"),
+    [
+        pytest.param(("plan", CHANNEL, *TRUSTED), ["plan"], id="a plan"),
+        pytest.param(("plan", CHANNEL), ["plan"], id="a plan without a key"),
+        pytest.param(UPDATE, ["diff", "plan"], id="an update, of what it did and what waits"),
+        pytest.param((*UPDATE, "--adopt"), [], id="an update that shows no step"),
+        pytest.param(("check", CHANNEL, *TRUSTED), [], id="a check, which leaves it to a plan"),
+        pytest.param(("diff", "v2.98.5", "v2.99.4"), ["diff"], id="a difference"),
+        pytest.param(("diff", "v2.98.5", "v2.98.5"), [], id="nothing left out"),
+        pytest.param(("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED), ["init"], id="what is there already"),
+        pytest.param(("init", "layout:new:one", "--flux-version", "v2.98.5", *SIGNED), ["init"], id="a first digest"),
+        pytest.param(("promote", "--from", CHANNEL, "--to", "layout:new:one", *SIGNED), ["promote"], id="a promotion"),
+    ],
+)
+def test_what_shows_every_line(desk: Desk, command: tuple[str, ...], whole: list[str]) -> None:
+    desk.init()
+    told = desk.ok(*command).out if command[0] != "promote" else desk.run(*command).out
+    assert [words[0] for words in reading(told)] == whole
+    assert bool(whole) is ("-v lists them)" in told)
+    before = desk.state()
+    for words in reading(told):
+        shown = desk.run(*words)
+        assert "-v lists" not in shown.out
+        assert len(shown.out.splitlines()) > len(whole)
+    assert desk.state() == before
+
+
+def test_what_shows_every_line_of_a_rollback_and_of_a_promotion_that_was_done(desk: Desk) -> None:
+    first = desk.init()
+    desk.ok("promote", "--from", CHANNEL, "--to", "layout:new:one", "--approve", first, *SIGNED)
+    desk.ok(*UPDATE)
+    promoted = desk.ok("promote", "--from", CHANNEL, "--to", "layout:new:one", *SIGNED).out
+    back = desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--yes", *SIGNED).out
+    before = desk.state()
+    for told in (promoted, back):
+        (words,) = reading(told)
+        assert words[0] == "diff"
+        shown = desk.ok(*words).out
+        assert "othing was verified" not in shown
+        assert "v2.98.8" in shown.splitlines()[0]
+    assert desk.state() == before
+
+
+def test_what_shows_every_line_before_an_adoption(desk: Desk) -> None:
+    desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
+    asked = desk.run(*UPDATE, "--adopt")
+    (words,) = reading(asked.err)
+    assert words == ["update", "-v", CHANNEL, *SIGNED, "--adopt"]
+    shown = desk.run(*words).err
+    assert ("-v lists" in asked.err, "-v lists" in shown) == (True, False)
+    assert "To read all of it" not in shown + desk.ok(*UPDATE, "--adopt", "--yes").err
+
+
 def test_what_brings_the_own_files_of_a_channel_into_git(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("production",))
     desk.write("before/kustomization.yaml", f"resources: [{COMPONENTS}]\nnamePrefix: ours-\n")
@@ -343,7 +405,7 @@ def test_of_what_nobody_signed_the_one_next_step_is_its_adoption(
     desk.ok("pull", CHANNEL, "out", *TRUSTED)
     desk.publish(packed(dict(desk.files("out"))), signer=None)
     ran = desk.run(*command)
-    (line,) = (line for line in (ran.out + ran.err).splitlines() if line.startswith("flux-manifests "))
+    line = (ran.out + ran.err).partition("To adopt")[2].splitlines()[1]
     if code:
         assert f"To adopt {CHANNEL}, if it is yours:\n{line}\nerror: " in ran.err
         assert "adopt it with the command above, which shows every file first" in ran.err
@@ -377,5 +439,5 @@ def test_what_lifts_a_hold(desk: Desk, configured: str, asked: tuple[str, ...], 
         named = f"{{name: production, url: '{CHANNEL}', signing: {{key: cosign.key}}}}"
         desk.write(configured, f"version: 1\nartifacts: [{named}]\n")
     said = [desk.ok(*BACK, *asked).out for _ in range(1 + twice)][-1]
-    (line,) = (line for line in said.splitlines() if line.startswith("flux-manifests "))
+    line = said.partition("To lift the hold:\n")[2].splitlines()[0]
     assert desk.ok(*shlex.split(line)[1:], "--yes").out.partition(" (")[2].endswith(f") on {CHANNEL} is lifted.\n")

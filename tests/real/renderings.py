@@ -68,8 +68,8 @@ def _before(text: str, end: str) -> str:
 
 
 def _difference(releases: Path, arguments: tuple[str, ...]) -> str:
-    """Return a command and what it prints, as a block of code."""
-    ran = program.flux_manifests("diff", *arguments, "--releases", releases).output
+    """Return a command and what it prints, as a block of code, without the command with -v, which names the folder."""
+    ran = program.flux_manifests("diff", *arguments, "--releases", releases).output.partition("To read all of it:")[0]
     return "\n".join(("```", f"$ flux-manifests diff {' '.join(arguments)}", ran.strip(), "```"))
 
 

@@ -114,10 +114,10 @@ def test_a_plan_from_2_7_3_to_2_9_4_fits_on_two_screens(
     assert words.startswith("layout:r:production: v2.7.5 needs approval: "), words
     for step in shown.split("\n\n")[1:]:
         # Ten lines and two titles, but for dangers, which are whole, and warnings: 10 CRDs lose a version.
-        assert len(step.partition("To approve:")[0].splitlines()) <= (23 if "danger" in step else 12), step
+        assert len(step.partition("To read all of it:")[0].splitlines()) <= (23 if "danger" in step else 12), step
     assert "warning, networkPolicyNarrowed, auto" in words
     commands = [line for line in shown.splitlines() if line.startswith("flux-manifests ")]
-    assert [line.split()[1] for line in commands] == ["plan", "apply", "apply"]
+    assert [line.split()[1] for line in commands] == ["plan", "plan", "apply", "apply"]
     capsys.readouterr()
     assert run(["plan", "production", "-v"]) == 0
     told = re.findall(r"^ {8}v[0-9a-z]+ of \w+ is removed: .* \([0-9a-f]{16}\)$", capsys.readouterr().out, re.MULTILINE)

@@ -1,0 +1,103 @@
+"""The commands that a person may run next, printed below what a command found."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ci_automation.cli.follow_up import (
+    differing,
+    flags,
+    lifting,
+    planned,
+    repeated_options,
+    signing_options,
+    signs_elsewhere,
+    whole,
+)
+from ci_automation.cli.output import TO_READ, print_aside, print_line, print_text
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.hold import is_held
+from ci_automation.report.text import approval_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.target import Target
+    from ci_automation.errors import Error
+    from ci_automation.flows.planning.plan import Outcome
+    from ci_automation.policy.plan import PlannedStep
+
+_ADOPTING = "To adopt it first (this shows every file of it, and asks):"
+
+
+def name_adoption(goal: Target, error: Error, given: Arguments) -> None:
+    """Print the whole command that adopts an unsigned digest, and let the hint of the error name it."""
+    adopting = _updating(goal, replace(given, adopt=True), begun=False)
+    print_aside(f"To adopt {goal.channel}, if it is yours:\n{adopting}")
+    error.hint = re.sub(r"`[^`]*update [^`]*--adopt`", "the command above", error.hint)
+
+
+def print_proposals(
+    goal: Target,
+    run: Outcome,
+    given: Arguments,
+    shown: Sequence[PlannedStep],
+    plan_file: str | None,
+    *,
+    says_next: bool,
+) -> None:
+    """Print how to read all of the steps that were `shown`, and how to do or to approve those that wait."""
+    if shown and not given.verbose:
+        print_text("\n".join((TO_READ, *_reading(goal, run, given, shown, writes=says_next))))
+    if run.unsigned:
+        print_text(f"{_ADOPTING}\n{_updating(goal, replace(given, adopt=True), begun=False)}")
+        return
+    again = _again(given, run)
+    if says_next and run.waiting and run.waiting[0].decision is Decision.AUTO:
+        what = _ADOPTING if again.adopt else f"To publish {run.waiting[0].new_version}:"
+        print_text(f"{what}\n{_updating(goal, again, begun=bool(run.done))}")
+    if any(it.held for it in run.plan.passed_over) or any(is_held(step.gates) for step in run.waiting):
+        print_lifting(goal, given)
+    repeated = repeated_options(again, begun=bool(run.done))
+    planning = (*planned(goal, given), *flags(given), *repeated)
+    applying = (*signing_options(goal, given), *repeated)
+    if commands := approval_commands(goal.name, run.waiting, planning, applying, plan_file):
+        print_text(f"To approve:\n{commands}")
+
+
+def print_lifting(goal: Target, given: Arguments) -> None:
+    """Print how to end the hold that keeps a step or a promotion back."""
+    if signs_elsewhere(goal, given):
+        print_line(f"To lift the hold, start flux.yaml in GitHub Actions: lift-hold, {goal.name}.")
+    else:
+        print_text(f"To lift the hold:\n{shlex.join(lifting(goal, given))}")
+
+
+def _reading(
+    goal: Target, run: Outcome, given: Arguments, shown: Sequence[PlannedStep], *, writes: bool
+) -> Sequence[str]:
+    """Return the commands that show every line of these steps; one that writes is not run again for that."""
+    if not writes:
+        return (whole(),)
+    published = [it for it in shown if it in run.plan.steps[: run.done]]
+    found = [differing(goal, published[0].base, published[-1].target, given)] if published else []
+    if len(published) < len(shown):
+        repeated = repeated_options(_again(given, run), begun=bool(run.done))
+        options = (*planned(goal, given), *flags(given), *repeated)
+        found.append(shlex.join(("flux-manifests", "plan", "-v", goal.name, *options)))
+    return found
+
+
+def _again(given: Arguments, run: Outcome) -> Arguments:
+    """Return the options of the next run: what is trusted is adopted no more."""
+    return replace(given, adopt=given.adopt and not run.healed and run.trust != "verified")
+
+
+def _updating(goal: Target, given: Arguments, *, begun: bool) -> str:
+    options = (*signing_options(goal, given), *flags(given), *repeated_options(given, begun=begun))
+    return shlex.join(("flux-manifests", "update", goal.name, *options))
