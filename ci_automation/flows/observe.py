@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, Error
 from ci_automation.flux.artifact import stated_version
+from ci_automation.registry.port import NotFound
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
@@ -93,10 +94,16 @@ def look_at(channel: Reference, ports: Ports) -> Observed:
     """Return what `channel` has now, nothing of it verified.
 
     Raises:
-        NotFound: there is no such channel.
+        NotFound: there is no such channel; the hint names one that is nearly called so.
     """
     ports.say(f"reading {channel}")
-    manifest = ports.registry.manifest(channel)
+    try:
+        manifest = ports.registry.manifest(channel)
+    except NotFound as error:
+        with contextlib.suppress(Error):  # some registries list no tags
+            if channel.tag and (near := channel.nearly(ports.registry.tags(channel))):
+                error.hint = f"Did you mean {channel.at_tag(near)}? {error.hint}"
+        raise
     return Observed(channel, manifest, Trust.UNCHECKED, stated_version(manifest))
 
 

@@ -26,7 +26,7 @@ from ci_automation.policy.model import SignatureFormat
 from ci_automation.records.ledger import Ledger
 from ci_automation.records.notes import Record
 from ci_automation.records.writer import RecordWriter
-from ci_automation.registry.port import NotFound
+from ci_automation.registry.port import AccessDenied, NotFound
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.cluster import ClusterWouldRefuse
 from ci_automation.signing.signer import KeySigner
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.ports import Ports
     from ci_automation.report.adoption import Adoption
     from tests.fakes.registry import InMemoryRegistry
 
@@ -440,3 +441,32 @@ def test_attestations_do_not_break_verification(world: World) -> None:
     assert {"https://slsa.dev/provenance/v1", "https://cyclonedx.org/bom"} <= kinds
     found = verify_channel(CHANNEL, world.ports(), intent())
     assert (found.problem, {row.judgement.accepted for row in found.clusters}) == (None, {True})
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda channel, ports: make_plan(channel, ports, intent()),
+        lambda channel, ports: update(channel, ports, intent()),
+        lambda channel, ports: verify_channel(channel, ports, intent()),
+        lambda channel, ports: propose_rollback(channel, Wish("v2.98.5"), ports, intent()),
+    ],
+    ids=["plan", "update", "verify", "rollback"],
+)
+def test_a_mistyped_channel_is_told_with_the_one_that_is_there(
+    monkeypatch: pytest.MonkeyPatch, read: Callable[[Reference, Ports], object]
+) -> None:
+    world = World()
+    init(CHANNEL, OLD, world.ports(), intent())
+    for tag, near in (("produktion", f"Did you mean {CHANNEL}? "), ("edge", ""), ("production-2", "")):
+        with pytest.raises(NotFound, match=f":{tag} was not found") as raised:
+            read(CHANNEL.at_tag(tag), world.ports())
+        assert raised.value.hint == f"{near}{NotFound.hint}"
+
+    def denied(*_: object) -> tuple[str, ...]:
+        raise AccessDenied("no list for you")
+
+    monkeypatch.setattr("tests.fakes.registry.InMemoryRegistry.tags", denied)
+    with pytest.raises(NotFound) as raised:
+        read(CHANNEL.at_tag("produktion"), world.ports())
+    assert raised.value.hint == NotFound.hint
