@@ -481,4 +481,5 @@ def test_it_is_a_process_as_the_container_starts_it(runner: Runner) -> None:
     ran = runner.ran(done.returncode, done.stdout, done.stderr)
     assert (ran.code, ran.errors) == (2, ""), ran
     assert [each.name for each in commands(done.stdout)] == ["error"]
-    assert ran.said("error")[0].splitlines()[1].startswith("Name it with the input components-file")
+    hint = "It has flux-system/gotk-components.yaml. Name it with the input components-file"
+    assert ran.said("error")[0].splitlines()[1].startswith(hint)
