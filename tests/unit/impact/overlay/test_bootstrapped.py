@@ -91,6 +91,12 @@ class TestCovering:
         (found,) = covering(folder(sync=SYNC.replace("PATH", f'"{path}"')), FOLDER)
         assert str(found).startswith("flux-system/flux-system (path ./")
 
+    def test_commands_for_it_need_its_namespace_its_name_and_that_of_its_source(self) -> None:
+        sync = SYNC.replace("PATH", ".").replace("GitRepository, name: flux-system", "GitRepository, name: fleet")
+        sync = sync.replace("{name: flux-system, namespace: flux-system}\nspec", "{name: all, namespace: flux}\nspec")
+        (found,) = covering(folder(sync=sync), FOLDER)
+        assert found.names == ("flux", "all", "fleet")
+
     @pytest.mark.parametrize("path", ["./clusters/prod", "./apps", f"./{FOLDER}-2"])
     def test_another_path_does_not(self, path: str) -> None:
         sync = SYNC.replace("PATH", path)
