@@ -24,12 +24,14 @@ _TOKEN = "https://github.com/settings/tokens/new?scopes=read:packages"  # noqa: 
 _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
 _EACH = ": each follows one channel, since the objects of all have the same names"
 _TICKED = re.compile(r"^- \[[xX]\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
-_LOOK = "Look for what is missing, in this clone: `GITHUB_TOKEN=$(gh auth token) flux-manifests doctor`"
+_LOOK, _DOCTOR = "Look in this clone for what is missing.", "GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
 _HEAD = f"""\
 # Signed Flux: what is left to do
 
 The `setup` of flux-manifests wrote this list, and keeps your ticks when it runs again. To tick by a click, make it an
-issue: `gh issue create --title "Set up signed Flux" --body-file {TODO}`"""
+issue: `gh issue create --title "Set up signed Flux" --body-file {TODO}`
+
+Capital letters such as TOKEN are for you to replace. Commands are for bash or zsh, at the top of this clone."""
 
 
 def left_to_do(
@@ -56,13 +58,13 @@ def left_to_do(
         "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml", tags, newest),
         "Clusters: before they move": left_to_name(answers),
         "The package, which is private at first": _pulled(answers),
-        "Clusters that follow a channel now": left_to_verify(answers, there),
+        "Clusters that follow a channel now, and do not verify it": left_to_verify(answers, there),
         **(
             left_for_clusters(answers, answers.migration)
             if answers.migration
             else {f"Clusters{_EACH if answers.waves else ''}": left_to_follow(answers)}
         ),
-        "At last": [_LOOK],
+        "At last": [f"{_LOOK} If something fails: {answers.docs}/guides/troubleshooting.md\n{_DOCTOR}"],
     }
     return {title: steps for title, found in sections.items() if (steps := [*found])}
 
@@ -121,19 +123,21 @@ def _asked(answers: Answers, tags: Mapping[str, Collection[str] | None]) -> Iter
         password = f", with a token as the password: {_TOKEN}" if host == "ghcr.io" else "."
         yield f"{repository} did not say which channels it has. Log in{password}\ndocker login {host}"
     if silent:
-        yield f"Run this again. If the registry does not say even so, go on with this list.\n{answers.again}"
+        yield (
+            "Then run `setup` again, whose list has what to do about channels that exist. If the registry is still "
+            f"silent, go on with this list.\n{answers.again}"
+        )
 
 
 def _action(answers: Answers, pin: str) -> Iterator[str]:
     """Yield how workflows come to the action."""
     action = answers.action.partition("@")[0]
     at = f"{answers.place.server}/{action}"
-    yield f"Push this project, with its whole history, to {at}, if it is not there yet."
-    yield f'If that repository is private, let yours use it: {at}/settings/actions, "Access".'
     yield (
-        f"See that it has the commit that your workflows run: {at}/commit/{pin}. To move them to another, run this "
-        f"`setup` again with `--action {action}@COMMIT`."
+        f"Workflows run {at}/commit/{pin}. If that page is not there, make the repository {action}, and push this "
+        f"project to it from a checkout with the whole history.\ngit push {at} HEAD:main"
     )
+    yield f'If that repository is private, let yours use it: {at}/settings/actions, "Access".'
     owner = answers.place.repository.partition("/")[0]
     yield (
         f"If your organisation allows only some actions, allow {action} and actions/checkout: "
@@ -149,8 +153,8 @@ def _files(
     """Yield what comes into Git."""
     if declined:
         yield (
-            f"Take the changes of {', '.join(declined)}, which were left as they are, by another run of this `setup`: "
-            "the rest of this list needs them."
+            f"Take the changes of {', '.join(declined)}, which were left as they are: the rest of this list needs "
+            f"them.\n{answers.again}"
         )
     if not answers.keyless:
         yield f"Make a key: `cosign generate-key-pair`. Move {PUBLIC_KEY} here; the other half becomes a secret below."
@@ -159,8 +163,13 @@ def _files(
         yield from left_before_commit(answers, answers.migration)
     elif overlay and _is_there(channel, tags[name]):
         yield (
-            f"{channel} is there. Bring its own files into {overlay}, since runs ask to remove what is not in Git: "
-            f"`flux-manifests pull {channel} FOLDER`"
+            f"Bring the own files of {channel} into {overlay}, since runs ask to remove what is not in Git. FOLDER is "
+            f"a new one.\nflux-manifests pull {channel} FOLDER"
+        )
+    if _is_there(channel, tags[name]):
+        yield (
+            f"If clusters follow {channel} unverified, write `paused: true` below `name: {name}` in {CONFIGURATION}, "
+            "or the first run after its adoption publishes the newest patch to them."
         )
     yield f"Commit the files, and bring them to {answers.place.branch}. Runs fail until a channel has its first digest."
 
@@ -194,22 +203,18 @@ def _first_digests(
         if channel.repository not in known and tags[name] != ():
             yield from _role(answers, channel)
         known.add(channel.repository)
-        adopt = f"{run}: command adopt, artifact {name}. A reviewer approves the run."
+        approved = "A reviewer approves the run."
         if there[name]:
             before = f" Until then, promotions to {name} fail." if source else ""
-            if not source:
-                yield (
-                    f"To keep clusters that follow {channel} now from newer patches for a while, set `paused: true` "
-                    f"for {name} in {CONFIGURATION} before its adoption: hourly runs publish them after it."
-                )
-            yield f"{channel} is there. If this workflow did not sign it: {adopt}{before}"
+            which = f"Adopt {channel}, unless this workflow signed it."
+            yield f"{which} {run}: command adopt, artifact {name}. {approved}{before}"
         elif source:
-            when = (
-                f"{answers.after(name)} after {source} got its first digest. (At once: `after: 0h` for it until then.)"
+            yield (
+                f"{run}: command promote, artifact {name}, {answers.after(name)} after {source} got its first digest, "
+                f"or at once with `after: 0h` in its configuration. {approved}"
             )
-            yield f"{run}: command promote, artifact {name}, {when}"
         else:
-            yield f"{run}: command init, artifact {name}, to {newest}. A reviewer approves the run."
+            yield f"{run}: command init, artifact {name}, to {newest}. {approved}"
 
 
 def _is_there(channel: Reference, tags: Collection[str] | None) -> bool | None:
@@ -240,10 +245,10 @@ def _pulled(answers: Answers) -> Iterator[str]:
     if not (pages := dict.fromkeys(_package(it) for it in answers.channels.values() if _at_github(it))):
         return
     for page in pages:
-        yield f'Make it public, and skip the rest of this section, or keep it private: {page}, "Danger Zone".'
+        yield f'Make it public below "Danger Zone", and skip the rest of this section, or keep it private: {page}'
     yield (
-        f"Private: write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of {CONFIGURATION}, and "
-        "run this `setup` again."
+        f"Private: write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of {CONFIGURATION}. "
+        "Then run `flux-manifests setup`, which writes it into the objects for clusters."
     )
     guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
     home = answers.flags.get("namespace", "flux-system")

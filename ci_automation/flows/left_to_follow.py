@@ -29,13 +29,13 @@ def left_to_verify(answers: Answers, there: Mapping[str, Reference]) -> Iterator
     verify = shlex.quote(json.dumps({"spec": {"verify": verify_block(cluster_trust(answers))}}))
     for channel in there.values():
         yield (
-            f"Once {channel} is signed, let one cluster that follows it verify, then the others; if Git has the "
-            f"OCIRepository, write the block there. If it fails: {guide}\n"
+            f"Once {channel} is adopted, let one cluster verify, then the others. If Git has the OCIRepository, write "
+            f"`verify` there instead. If it fails: {guide}\n"
             f"kubectl -n NAMESPACE patch ocirepository NAME --type merge --patch {verify}\n"
             "kubectl -n NAMESPACE wait ocirepository NAME --for=condition=SourceVerified --timeout=5m"
         )
     if answers.first[0] in there:
-        yield f"If you set `paused: true` for {answers.first[0]}, delete that line when its clusters verify."
+        yield f"When clusters of {answers.first[0]} verify, delete its line `paused: true` again, if it has one."
 
 
 def left_to_follow(answers: Answers) -> Iterator[str]:

@@ -40,7 +40,8 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
     yield from _unlike(answers, migration)
     if migration.moving and any(by.prune for folder in migration.every for by in folder.applied):
         edit = in_each(answers, [_prune(migration, "true", "false")])
-        yield f"Set `prune: false` for these clusters, or Flux can delete itself once {COMPONENTS} is gone.\n{edit}"
+        why = f"or Flux can delete itself once {COMPONENTS} is gone"
+        yield f"Set `prune: false` for the clusters that move, {why}.\n{edit}"
 
 
 def _unlike(answers: Answers, migration: Migration) -> Iterator[str]:

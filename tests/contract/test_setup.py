@@ -231,10 +231,9 @@ def test_three_channels_have_their_clicks_in_order(
     clicks = (
         *(
             "oci://ghcr.io/acme-corp/flux-stable did not say which channels it has. Log in",
-            "Run this again",
-            "with its whole history, to https://github.com/platform/ci-automation, if",
+            "Then run `setup` again",
+            f"https://github.com/platform/ci-automation/commit/{'a1' * 20}. If that page is not there",
             "https://github.com/platform/ci-automation/settings/actions",
-            f"https://github.com/platform/ci-automation/commit/{'a1' * 20}. To move them",
             "https://github.com/organizations/acme-corp/settings/actions",
             "Commit",
             "Tick",
@@ -243,16 +242,16 @@ def test_three_channels_have_their_clicks_in_order(
             "command init, artifact staging, to v",
         ),
         *("72h after staging got", "If others pushed the package before", "72h after production got"),
-        *('packages/container/flux-manifests/settings, "Danger', 'packages/container/flux-stable/settings, "Danger'),
+        *("packages/container/flux-manifests/settings", "packages/container/flux-stable/settings"),
         *("secretRef", "three-credentials-each", "the-first-installation"),
         *(
             f"of {it} that has Flux and follows no channel yet, one first. If"
             for it in ("staging", "production", "stable")
         ),
-        "doctor",
+        "Look in this clone for what is missing",
     )
     assert [(click, line) for click, line in zip(clicks, left, strict=True) if click not in line] == []
-    assert "command promote, artifact production" in left[11]
+    assert "command promote, artifact production" in left[10]
     written = files(clone)
     assert "overlay: clusters/flux-system\n" in written[".github/flux-manifests.yaml"]
     for name, tag in (("staging", "staging"), ("stable", "stable")):
@@ -261,8 +260,8 @@ def test_three_channels_have_their_clicks_in_order(
 
 
 PACKAGE = "Write under Manage Actions access; the workflow's own package needs none: https://github.com/orgs/acme-corp/"
-PAUSE = "set `paused: true` for staging in .github/flux-manifests.yaml before its adoption"
-ADOPT = ":{0} is there. If this workflow did not sign it: Run workflow at https://{1}: command adopt, artifact {0}. A"
+PAUSE = "write `paused: true` below `name: staging` in .github/flux-manifests.yaml, or the first run after its adoption"
+ADOPT = ":{0}, unless this workflow signed it. Run workflow at https://{1}: command adopt, artifact {0}. A"
 
 
 @pytest.mark.parametrize(
@@ -271,9 +270,9 @@ ADOPT = ":{0} is there. If this workflow did not sign it: Run workflow at https:
         (("production",), (PACKAGE, "init, artifact staging, to v", "adopt production", "24h after production got")),
         (
             ("staging", "stable", "production"),
-            (PACKAGE, PAUSE, "adopt staging", "adopt production", "adopt stable"),
+            (PACKAGE, "adopt staging", "adopt production", "adopt stable"),
         ),
-        (("staging",), (PACKAGE, PAUSE, "adopt staging", "24h after staging", "24h after production")),
+        (("staging",), (PACKAGE, "adopt staging", "24h after staging", "24h after production")),
         (("other",), (PACKAGE, "init, artifact staging, to v", "24h after staging", "24h after production")),
         ((), ("init, artifact staging, to v", "24h after staging", "24h after production")),
         (None, (PACKAGE, "init, artifact staging, to v", "24h after staging", "24h after production")),
@@ -288,12 +287,13 @@ def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
 ) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: tags)
     assert run(["setup", "staging", "production", "stable", *ACTION]) == 0
-    left = steps(capsys.readouterr().out)
-    left = left[next(number for number, line in enumerate(left) if "/settings/rules" in line) + 1 :]
+    every = steps(capsys.readouterr().out)
+    left = every[next(number for number, line in enumerate(every) if "/settings/rules" in line) + 1 :]
     at = "github.com/acme-corp/fleet.infra/actions/workflows/flux.yaml"
     wanted = [ADOPT.format(it.removeprefix("adopt "), at) if it.startswith("adopt ") else it for it in clicks]
     assert [click for click, line in zip(wanted, left, strict=False) if click not in line] == []
     assert "Make it public" in left[len(clicks)]
+    assert any(PAUSE in step for step in every[: every.index(left[0])]) is ("staging" in (tags or ()))
 
 
 @pytest.mark.parametrize("where", ["registry", "configuration"])
@@ -407,7 +407,7 @@ def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_nam
     shown = capsys.readouterr().out
     assert shown.index("+  - name: edge") < shown.index("flux-manifests/edge/sync.yaml written")  # after all questions
     kept = (
-        ". Take the changes of .github/flux-manifests.yaml, .github/workflows/flux.yaml, which were left as they are,"
+        ". Take the changes of .github/flux-manifests.yaml, .github/workflows/flux.yaml, which were left as they are: "
     )
     assert kept in shown
     assert files(clone).items() >= before.items()
@@ -419,11 +419,11 @@ def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_nam
 def test_objects_have_the_secret_that_setup_says_to_write(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["setup", CHANNEL, "next", *ACTION]) == 0
     told = capsys.readouterr().out
-    (fields,) = re.findall(r"`(sync: .*?)` below `defaults`", told)
+    ((fields, again),) = re.findall(r"`(sync: .*?)` below `defaults` .* run `flux-manifests (.*?)`", told)
     assert "create secret docker-registry pull-flux-manifests --docker-server=ghcr.io" in told
     path = clone / ".github/flux-manifests.yaml"
     path.write_text(path.read_text().replace("defaults:\n", f"defaults:\n  {fields}\n"))
-    assert run(["setup", CHANNEL, "next", *ACTION, "--yes"]) == 0
+    assert run([again, "--yes"]) == 0
     for name in ("stable", "next"):
         source, _ = yaml.safe_load_all(files(clone)[f"flux-manifests/{name}/sync.yaml"])
         assert source["spec"]["secretRef"] == {"name": "pull-flux-manifests"}
@@ -480,7 +480,7 @@ def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
     boxes = [line.removeprefix("- [ ] ") for line in todo.read_text().splitlines() if line.startswith("- ")]
     assert boxes == steps(told)
     assert f"--body-file {TODO}`\n" in todo.read_text()
-    page = re.sub(r"^- \[ \] (\d+\. (?:Tick|Commit|Run this))", r"- [x] \1", todo.read_text(), flags=re.MULTILINE)
+    page = re.sub(r"^- \[ \] (\d+\. (?:Tick|Commit|Then run))", r"- [x] \1", todo.read_text(), flags=re.MULTILINE)
     todo.write_text(page)
     assert run(["setup", CHANNEL, *ACTION]) == 0
     assert (todo.read_text(), page.count("- [x] ")) == (page, 3)
@@ -492,14 +492,14 @@ def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
     assert (todo.read_text(), f"{TODO} was left as it is" in shown.err) == (page, True)
     assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 0
     assert todo.read_text().count("- [x] ") == 2
-    assert "stable is there. If this workflow did not sign it" in todo.read_text()
+    assert ":stable, unless this workflow signed it. Run" in todo.read_text()
 
 
 def test_a_list_without_a_commit_of_the_action_names_the_one_of_the_files(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["setup", CHANNEL, "--action", "platform/ci-automation"]) == 0
-    assert f"/commit/{PIN}. To move them to another" in capsys.readouterr().out
+    assert f"/commit/{PIN}. If that page is not there" in capsys.readouterr().out
     assert f"uses: platform/ci-automation@{PIN}" in files(clone)[".github/workflows/flux.yaml"]
 
 
@@ -519,7 +519,7 @@ def test_the_own_files_of_a_channel_that_exists_are_not_lost(
     capsys.readouterr()
     assert run(["setup", CHANNEL, *ACTION, "--overlay", "own", "--yes"]) == 0
     told = capsys.readouterr().out
-    assert (f"{CHANNEL} is there. Bring its own files into own, since runs ask to" in told) is (there is True)
+    assert (f"Bring the own files of {CHANNEL} into own, since runs ask to" in told) is (there is True)
 
 
 def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(

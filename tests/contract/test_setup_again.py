@@ -168,7 +168,7 @@ def of_three(clone: Path) -> Path:
     for cluster in ("staging", "production"):
         bootstrap(clone, f"clusters/{cluster}/flux-system", options=Options(namespace="gitops"))
     assert run([*THREE, "--action", PINNED, "--after", "72h"]) == 0
-    for words in ("Push this project", "Tick", "Make the environment"):
+    for words in ("Workflows run", "Tick", "Make the environment"):
         tick(clone, words)
     return clone
 

@@ -63,6 +63,10 @@ PRINTED = {
     ),
     (
         "flows/left_to_do.py",
+        "setup",
+    ): "tests/contract/test_setup.py::test_objects_have_the_secret_that_setup_says_to_write",
+    (
+        "flows/left_to_do.py",
         "doctor",
     ): "tests/e2e/test_commands.py::test_the_doctor_says_the_wrong_first_and_exits_with_its_code",
     (
@@ -318,7 +322,7 @@ def test_what_brings_the_own_files_of_a_channel_into_git(desk: Desk, monkeypatch
     desk.init("--overlay", "before")
     channel = "oci://ghcr.io/acme/flux-manifests:production"
     place = ("--repository", "acme/fleet", "--branch", "main", "--action", "acme/ci-automation", "--overlay", "own")
-    (command,) = re.findall(r"`flux-manifests (pull .*?)`", desk.ok("setup", channel, *place).out)
+    (command,) = re.findall(r"    flux-manifests (pull .*)", desk.ok("setup", channel, *place).out)
     desk.ok(*shlex.split(command.replace(channel, CHANNEL)), *TRUSTED)
     assert desk.files("FOLDER")["kustomization.yaml"] == desk.files("before")["kustomization.yaml"]
 
@@ -328,7 +332,9 @@ def test_what_lets_clusters_verify(desk: Desk, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("production",))
     place = ("--repository", "acme/fleet", "--branch", "main", "--action", "acme/ci-automation", "--signing", signing)
     told = desk.ok("setup", "oci://ghcr.io/acme/flux-manifests:production", *place).out
-    followed = told.partition("Clusters that follow a channel now\n")[2].partition("\nClusters\n")[0]
+    followed = told.partition("Clusters that follow a channel now, and do not verify it\n")[2].partition(
+        "\nClusters\n"
+    )[0]
     source, _ = yaml.safe_load_all(desk.read("flux-manifests/production/sync.yaml"))
     *made, patch, waited = re.findall(r"^    (.*)$", followed.replace("NAMESPACE", "flux-system"), re.MULTILINE)
     if signing == "key":
