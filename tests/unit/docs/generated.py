@@ -189,18 +189,18 @@ def _value(value: dict[str, Any], schema: dict[str, Any]) -> tuple[str, dict[str
 
 
 def errors_section() -> str:
-    """Return each error, by exit code: its code, its cause, and what to do about it."""
+    """Return each error, by exit code: its code, its cause, and what to do if that is not in its message alone."""
     errors = sorted(all_errors(), key=lambda it: it.__name__)
     parts = []
     for exit_code in sorted({it.exit_code for it in errors}):
         parts.append(f"## Exit code {exit_code}")
-        rows = [
-            (f"`{it.__new__(it).code}`", _prose(inspect.getdoc(it) or ""), _prose(it.hint) or "the message says it")
-            for it in errors
-            if it.exit_code == exit_code
-        ]
-        parts.append(markdown_table(("code", "cause", "what to do"), rows))
+        parts.append("\n".join(_error(it) for it in errors if it.exit_code == exit_code))
     return "\n\n".join(parts)
+
+
+def _error(error: type[Error]) -> str:
+    told = f"- `{error.__new__(error).code}`: {_prose(inspect.getdoc(error) or '')}"
+    return f"{told} → {_prose(error.hint)}" if error.hint else told
 
 
 def all_errors() -> set[type[Error]]:
