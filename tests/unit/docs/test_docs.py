@@ -147,6 +147,8 @@ def test_each_link_within_the_documents_leads_somewhere(path: Path) -> None:
         name, _, anchor = link.partition("#")
         target = path.parent / name if name else path
         assert target.exists(), link
+        on_site = (ROOT / "docs").resolve() in target.resolve().parents
+        assert on_site or target.suffix != ".md" or path.parent == ROOT, f"the site lacks the page {link}"
         assert not anchor or anchor in headings(target), link
 
 
