@@ -108,7 +108,8 @@ def _said(pair: Pair, what: str, key: str) -> str:
         return f"{'adds' if pair.old is MISSING else 'changes'} {what} {shown(key)}"
     if pair.old is MISSING:
         return f"adds {what} {shown(key)}: {shown(pair.new)}"
-    return f"changes {what} {shown(key)} to {shown(pair.new)} (was: {shown(pair.old)})"
+    old, new = pair.shown
+    return f"changes {what} {shown(key)} to {new} (was: {old})"
 
 
 class _Of(Struct, frozen=True):

@@ -63,8 +63,9 @@ def _words(side: Pair, verb: str) -> str:
     field, _, key = side.path.partition(" ")
     if side.new is MISSING:
         return f"accepts {verb} in {field}: {key} removed (was: {shown(side.old)})"
-    before = "" if side.old is MISSING else f" (was: {shown(side.old)})"
-    return f"accepts {verb} in {field}: {key} is {shown(side.new)}{before}"
+    old, new = side.shown
+    before = "" if side.old is MISSING else f" (was: {old})"
+    return f"accepts {verb} in {field}: {key} is {new}{before}"
 
 
 def _ordered(side: Pair, *, less: bool, more: bool) -> Iterator[Change]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from collections import Counter
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     Rules = Mapping[str, "Rule | Rules"]  # by key; what has rules of its own is a mapping
 
 _SHOWN = 120
+_BEFORE = 20  # characters that are shown before those that differ
 _SENTENCE = 400
 # The keys of the lists in pods and services (`patchMergeKey` in k8s.io/api/core/v1, or the keys that make them unique).
 _MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -61,18 +63,29 @@ class Pair(Struct, frozen=True):
         """Return whether anything is another value."""
         return not alike(self.old, self.new)
 
+    @property
+    def shown(self) -> tuple[str, str]:
+        """Return both values as `shown` does, of long ones a part that differs."""
+        old, new = shown(self.old), shown(self.new)
+        if old == new and len(old) == _SHOWN and self.differs:
+            whole = _text(self.old), _text(self.new)
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*whole, strict=False)))
+            old, new = (_printable(f"…{text[max(0, same - _BEFORE) :]}", _SHOWN) for text in whole)
+        return old, new
+
     def change(self, kind: ChangeKind, severity: Severity, text: str, *parts: str) -> Change:
         """Return a change of this object; it is known by `parts`, or by both values as a whole."""
         hidden = self.id.kind == "Secret"
         known = parts or (canonical(self.old), canonical(self.new))
+        old, new = ("", "") if hidden else self.shown
         return Change(
             kind=kind,
             object=self.id,
             severity=severity,
             sentence=_printable(f"{self.id.told} {text}", _SENTENCE),
             path=shown(self.path),
-            old="" if hidden else shown(self.old),
-            new="" if hidden else shown(self.new),
+            old=old,
+            new=new,
             fingerprint=fingerprint(
                 kind, self.id.group, self.id.kind, self.id.namespace, self.id.name, self.path, *known
             ),
@@ -126,10 +139,11 @@ def canonical(value: Any) -> str:  # noqa: ANN401 - a value of YAML
 
 def shown(value: Any) -> str:  # noqa: ANN401 - a value of YAML
     """Return a value short enough to be read, on one line."""
-    if value is MISSING:
-        return ""
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return _printable(text, _SHOWN)
+    return "" if value is MISSING else _printable(_text(value), _SHOWN)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - a value of YAML
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def _printable(text: str, limit: int) -> str:
@@ -241,7 +255,8 @@ def row(kind: ChangeKind, severity: Severity = Severity.NOTICE, sentence: str = 
 
     def rule(pair: Pair) -> Iterator[Change]:
         path = shown(pair.path)
-        words = {"path": path, "within": path.rpartition(".")[0], "old": shown(pair.old), "new": shown(pair.new)}
+        old, new = pair.shown
+        words = {"path": path, "within": path.rpartition(".")[0], "old": old, "new": new}
         text = gone if gone and pair.new is MISSING else sentence
         yield pair.change(kind, severity, text.format(**words) if text else said(pair))
 

@@ -92,7 +92,8 @@ def _flag(pair: Pair, flag: str, old: list[str] | None, new: list[str] | None) -
     elif new is None:
         yield side.change(ChangeKind.ARGUMENT_REMOVED, severity, f"removes argument {name}", *parts)
     else:
-        said = f"changes argument {name} to {shown(after)} (was: {shown(before)})"
+        was, now = side.shown
+        said = f"changes argument {name} to {now} (was: {was})"
         yield side.change(ChangeKind.ARGUMENT_CHANGED, severity, said, *parts)
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.impact.change import Change, ChangeClass, ChangeKind, ObjectId, Severity
 from ci_automation.impact.compare import COMPONENTS, changes, compared
+from ci_automation.impact.values import MISSING, Pair
 from tests.unit.impact.sample import (
     ACCOUNT,
     ALL,
@@ -28,6 +29,7 @@ from tests.unit.impact.sample import (
     of_edit,
 )
 
+LONG = "0123456789" * 30
 LINES = TEXT.split("\n")
 BOMB = "a: &a [x, x]\n" + "".join(
     f"{new}: &{new} [*{old}, *{old}]\n" for old, new in zip("abcdefg", "bcdefgh", strict=True)
@@ -443,3 +445,29 @@ def test_a_value_that_another_one_of_its_key_hides_is_not_silent() -> None:
         ChangeKind.OTHER,
         "ConfigMap a is formatted differently, with the same meaning",
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "old", "new"),
+    [
+        pytest.param("a", "b", "a", "b", id="short"),
+        pytest.param("", MISSING, "", "", id="nothing and an empty text"),
+        pytest.param(f"a{LONG}", f"b{LONG}", f"a{LONG[:118]}…", f"b{LONG[:118]}…", id="at the beginning"),
+        pytest.param(f"{LONG}a", f"{LONG}b", f"…{LONG[-20:]}a", f"…{LONG[-20:]}b", id="beyond the end"),
+        pytest.param(f"{LONG}a{LONG}", LONG, f"…{LONG[-20:]}a{LONG[:97]}…", f"…{LONG[-20:]}", id="far too long"),
+        pytest.param([LONG, 1], [LONG, 2], f'…{LONG[-17:]}", 1]', f'…{LONG[-17:]}", 2]', id="lists"),
+        pytest.param(LONG[:120], LONG[:120], LONG[:120], LONG[:120], id="equal"),
+    ],
+)
+def test_long_values_are_shown_where_they_differ(before: object, after: object, old: str, new: str) -> None:
+    assert Pair(ObjectId("", "Alert", "", "a"), before, after).shown == (old, new)
+
+
+def test_a_rule_of_a_custom_resource_that_changes_at_its_end_is_told_apart() -> None:
+    long = " || ".join(f"has(self.field{number})" for number in range(9))
+    found = changes(
+        f"kind: Alert\nmetadata: {{name: a}}\nspec: {{x: '{long} || a'}}\n",
+        f"kind: Alert\nmetadata: {{name: a}}\nspec: {{x: '{long} || b'}}\n",
+    )
+    (change,) = found
+    assert (change.old[-4:], change.new[-4:]) == ("|| a", "|| b")
