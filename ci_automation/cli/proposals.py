@@ -19,6 +19,7 @@ from ci_automation.cli.follow_up import (
     whole,
 )
 from ci_automation.cli.output import TO_READ, print_aside, print_line, print_text
+from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import is_held
 from ci_automation.report.text import approval_commands
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
-    from ci_automation.errors import Error
     from ci_automation.flows.planning.plan import Outcome
     from ci_automation.policy.plan import PlannedStep
 
@@ -37,9 +37,26 @@ _ADOPTING = "To adopt it first (this shows every file of it, and asks):"
 
 def name_adoption(goal: Target, error: Error, given: Arguments) -> None:
     """Print the whole command that adopts an unsigned digest, and let the hint of the error name it."""
-    adopting = _updating(goal, replace(given, adopt=True), begun=False)
-    print_aside(f"To adopt {goal.channel}, if it is yours:\n{adopting}")
+    is_edited = not goal.is_promoted and _is_edited(goal)
+    adopting = _updating(goal, replace(given, adopt=True, accept_edits=given.accept_edits or is_edited), begun=False)
+    edits = " (its components differ from what Flux renders: the next update drops that)" if is_edited else ""
+    print_aside(f"To adopt {goal.channel}, if it is yours{edits}:\n{adopting}")
     error.hint = re.sub(r"`[^`]*update [^`]*--adopt`", "the command above", error.hint)
+
+
+def _is_edited(goal: Target) -> bool:
+    """Return whether the adoption of what a channel has would be refused because of edits by hand."""
+    from ci_automation.flows.observe import look_at
+    from ci_automation.flows.planning.base import read_base
+    from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
+
+    try:
+        read_base(look_at(goal.channel, goal.ports), goal.ports, goal.intent)
+    except (EditedByHand, MadeByAnotherTool):
+        return True
+    except Error:  # which the adoption tells
+        return False
+    return False
 
 
 def print_proposals(

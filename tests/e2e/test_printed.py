@@ -384,6 +384,23 @@ def test_what_an_adoption_of_a_promoted_channel_leaves_to_do(desk: Desk, options
         assert "Nothing was verified" not in shown
 
 
+@pytest.mark.parametrize(
+    "command", [("check", CHANNEL, *TRUSTED), ("plan", CHANNEL, *TRUSTED), UPDATE], ids=lambda it: it[0]
+)
+def test_the_adoption_of_edits_is_printed_with_what_it_needs(desk: Desk, command: tuple[str, ...]) -> None:
+    desk.init()
+    desk.ok("pull", CHANNEL, "out", *TRUSTED)
+    files = desk.files("out")
+    files[COMPONENTS] += b"# a note\n"
+    desk.publish(packed(dict(files)), signer=None)
+    ran = desk.run(*command)
+    (line,) = (line for line in ran.err.splitlines() if line.startswith("flux-manifests "))
+    edits = "its components differ from what Flux renders: the next update drops that"
+    words = f"To adopt {CHANNEL}, if it is yours ({edits}):"
+    assert (ran.code, f"{words}\n{line}\n" in ran.err) == (10, True)
+    assert ") adopted and signed; " in desk.ok(*shlex.split(line)[1:], "--yes").out
+
+
 def test_a_key_that_nobody_named_and_that_is_not_here_is_a_placeholder(desk: Desk) -> None:
     desk.init()
     for half in ("key", "pub"):
