@@ -60,9 +60,11 @@ def headline(
     """
     channel = f"{name} ({plan.artifact})" if name else str(plan.artifact)
     if unsigned:
-        then = ", ".join(map(what_comes, plan.steps))
-        first = f"{plan.current_version} is not signed: adopt it first, then {then}"
-        return MarkedLine(f"{channel}: {first}", WORDS[Decision.APPROVAL])
+        then = ", ".join(what_comes(step) for step in plan.steps if step.decision.is_actionable)
+        others = [step for step in plan.steps if not step.decision.is_actionable]
+        first = f"{plan.current_version} is not signed: adopt it first{f', then {then}' if then else ''}"
+        said = (first, *(f"{what_comes(step)} {HEADLINES[step.decision]}{_because(step)}" for step in others))
+        return MarkedLine(f"{channel}: {'; '.join(said)}", WORDS[Decision.APPROVAL])
     known = HEADLINES if verified else {**HEADLINES, Decision.AUTO: "is possible (nothing was verified)"}
     told = [(known[step.decision], step) for step in plan.steps]
     told = [

@@ -146,6 +146,22 @@ class TestHeadline:
         first = f"edge ({CHANNEL}): v2.8.5 is not signed: adopt it first, then v2.8.8, v2.8.8"
         assert (said.text, said.mark) == (first, "needs approval")  # nothing failed
 
+    @pytest.mark.parametrize(
+        ("decisions", "then"),
+        [
+            ((Decision.AUTO, Decision.REFUSED), ", then v2.8.8; v2.8.8 is refused: it breaks"),
+            ((Decision.REFUSED,), "; v2.8.8 is refused: it breaks"),
+            ((Decision.WAIT,), "; v2.8.8 is waiting"),
+        ],
+    )
+    def test_what_no_adoption_lets_through_does_not_come_after_it(
+        self, decisions: tuple[Decision, ...], then: str
+    ) -> None:
+        gates = (Verdict("overlay", Decision.REFUSED, "it breaks"),)
+        steps = [replace(step(it), gates=gates if it is Decision.REFUSED else ()) for it in decisions]
+        said = headline(plan(*steps), 0, verified=False, unsigned=True).text
+        assert said == f"{CHANNEL}: v2.8.5 is not signed: adopt it first{then}"
+
     @pytest.mark.parametrize(("steps", "then"), [((), "v2.8.5 is current"), ((step(),), "v2.8.8 can be published")])
     def test_a_digest_that_was_adopted_is_told_first(self, steps: tuple[PlannedStep, ...], then: str) -> None:
         said = headline(plan(*steps), 0, healed="adopted and signed").text
