@@ -151,7 +151,8 @@ def _freeze(_: Release, situation: Situation) -> Verdict:
     freezes = situation.policy.freeze
     for freeze in freezes:
         if until := freeze.active(situation.now):
-            reason = f"changes are frozen until {until:%Y-%m-%d %H:%M} UTC: {freeze.reason}"
+            reason = f"changes are frozen until {until:%Y-%m-%d %H:%M} UTC"
+            reason += f": {freeze.reason}" if freeze.reason else ""
             return Verdict("freeze", Decision.WAIT, reason, f"policy.freeze: {freeze.cron}")
     return Verdict("freeze", Decision.AUTO, "no freeze is active", f"policy.freeze: {len(freezes)} in the policy")
 

@@ -246,6 +246,9 @@ def test_a_freeze_holds_everything_and_says_why() -> None:
     assert steps(chosen) == [("v2.8.8", "wait")]
     reasons = [verdict.reason for verdict in chosen.steps[0].verdicts]
     assert "changes are frozen until 2026-11-27 00:00 UTC: year end" in reasons
+    unexplained = replace(Policy(), freeze=(replace(freeze, reason=""),))
+    verdicts = selection("2.8.5", [release("2.8.8")], unexplained).steps[0].verdicts
+    assert "changes are frozen until 2026-11-27 00:00 UTC" in [verdict.reason for verdict in verdicts]
 
 
 NIGHTS = Period("0 1 * * *", timedelta(hours=4), ZoneInfo("Europe/Berlin"))
