@@ -17,11 +17,11 @@ from ci_automation.records.notes import Approval
 from ci_automation.report.request_marks import MarkState, find_marks, place_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
     from ci_automation.approval.counting import People
-    from ci_automation.approval.port import ApprovalRequest
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
@@ -153,30 +153,31 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
     opened = snapshot.open_pull
     if opened and not is_silent(opened, request.artifact, snapshot.viewer):
         return f"was merged before pull request {opened.number} was opened, which asks again"
-    later = declined_since(pull.number, pull.merged_at, request, snapshot)
+    same = request.base, request.target, place_digest(request.artifact)
+
+    def asks(other: PullRequest) -> bool:
+        found = {(mark.base, mark.target, mark.of) for mark in find_marks(other.body)}
+        return same in found or not other.is_written_by(snapshot.viewer)
+
+    later = declined_since(pull.number, pull.merged_at, snapshot, asks)
     return f"was merged before {later}" if later else ""
 
 
 def declined_since(
-    number: int, at: datetime | None, request: ApprovalRequest, snapshot: PullSnapshot, *, any_digests: bool = False
+    number: int, at: datetime | None, snapshot: PullSnapshot, asks: Callable[[PullRequest], bool] = lambda _: True
 ) -> str:
-    """Return which request asked for the same digests since a merge, and that it was closed or sent elsewhere.
+    """Return which request from the branch was open since a merge, and that it was closed or sent elsewhere.
 
-    That may be a no, also if this program closed it in the end: people can reopen what a person closed. If so many came
-    later that older ones are out of sight, one of these may be. With `any_digests`, one for others of the artifact
-    counts, too. Nothing if there is none; otherwise the end of a sentence.
+    That may be a no to what it `asks`, also if this program closed it in the end: people can reopen what a person
+    closed. If so many came later that older ones are out of sight, one of these may be. Nothing if there is none;
+    otherwise the end of a sentence.
     """
-    here = place_digest(request.artifact)
-    same = request.base, request.target
     ended = tuple(it for it in snapshot.own_pulls if it.state is PullState.CLOSED)
     for listed in (snapshot.strayed, ended):
         later = [it for it in listed if it.asks_since(number, at)]
-        for it in later:
-            marks = [mark for mark in find_marks(it.body) if mark.of == here]
-            again = any(any_digests or (mark.base, mark.target) == same for mark in marks)
-            if again or not it.is_written_by(snapshot.viewer):
-                what = "closed" if it.base == snapshot.default_branch else f"sent to {it.base}"
-                return f"pull request {it.number} asked again, and that one was {what}"
+        if it := next(filter(asks, later), None):
+            what = "closed" if it.base == snapshot.default_branch else f"sent to {it.base}"
+            return f"pull request {it.number} asked again, and that one was {what}"
         if len(later) == len(listed) >= MOST_LISTED:
             return f"{len(listed)} other pull requests from its branch ended, behind which a run does not look"
     return ""

@@ -184,7 +184,7 @@ def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) 
     else:
         wanted = replace(wanted_content(base, ports.with_overlay(intent)), version=request.version)
         git = ports.find_git()
-    rendered = render_step(base, wanted, ports, intent, judge=(lambda *_: git.look(wanted)) if git else None)
+    rendered = render_step(base, wanted, ports, intent, judge=(lambda _: git.look(wanted)) if git else None)
     if rendered.step.target != request.target:
         raise ApprovedDiffers(request, rendered.step.target)
     if not rendered.step.decision.is_actionable:

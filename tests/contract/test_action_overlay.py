@@ -263,7 +263,17 @@ def in_an_older_request(scene: Scene, known: list[Hazard]) -> None:
     scene.fleet.close(asked.number, "ada")
 
 
-@pytest.mark.parametrize("say_no", [before_another_merge, after_another_merge, in_an_older_request])
+def on_a_page_of_the_past(scene: Scene, known: list[Hazard]) -> None:
+    """Say no on a page that the account of the runs writes anew afterwards, as another workflow of it could."""
+    merged_with_a_hazard(scene, known)
+    asked = scene.fleet.pulls[-1]
+    scene.fleet.close(asked.number, "ada")
+    scene.fleet.edit(asked.number, asked.author, body="nothing")
+
+
+@pytest.mark.parametrize(
+    "say_no", [before_another_merge, after_another_merge, in_an_older_request, on_a_page_of_the_past]
+)
 def test_no_merge_beside_it_undoes_a_no_to_content(
     scene: Scene, known: list[Hazard], say_no: Callable[[Scene, list[Hazard]], None]
 ) -> None:

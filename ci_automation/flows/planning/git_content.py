@@ -29,7 +29,7 @@ from ci_automation.approval.content import (
 )
 from ci_automation.approval.counting import People
 from ci_automation.approval.judge import declined_since
-from ci_automation.approval.port import ApprovalRequest, RequestKind
+from ci_automation.approval.port import RequestKind
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.errors import Conflict, UsageError
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.observe import Placed
@@ -143,12 +142,10 @@ class GitContent:
         tree = place.folder.tree_id
         return JudgedContent((), RecordedContent(place.repository, at.commit, tree, options, now, rules))
 
-    def judge(
-        self, placed: Placed, base: Base, wanted: Chosen, ports: Ports, others: Decision, target: Digest
-    ) -> JudgedContent:
+    def judge(self, placed: Placed, base: Base, wanted: Chosen, ports: Ports, others: Decision) -> JudgedContent:
         """Return whether merges on the default branch approved the wanted content, judged now; see `look`.
 
-        A person's no to a request for the `target`, which asked after them, is not overruled by merges.
+        A person's no to a request for content, which asked after them, is not overruled by merges.
 
         Where the other gates stop the step, nothing is judged; where they ask for approval, no more is asked of GitHub
         than what can show that the merges approved nothing.
@@ -158,7 +155,7 @@ class GitContent:
             return looked
         asks, commit = others is Decision.APPROVAL, looked.content.commit
         found = self._found(placed, base, wanted, ports, asks=asks)
-        if isinstance(found, Proven) and not asks and (declined := self._declined(found, placed, base, target)):
+        if isinstance(found, Proven) and not asks and (declined := self._declined(found)):
             found = Unproven((f"the merges came before {declined}",))
         if isinstance(found, Lags):
             reason = f"GitHub's log of the default branch does not show {commit[:7]} yet; the next run looks again"
@@ -222,12 +219,11 @@ class GitContent:
         case = ContentCase(contents, {}, People({}), place.artifact.approval, branch, since)
         return self._judged(way, case, base, trees, depths=_DEPTHS[:1] if asks else _DEPTHS)
 
-    def _declined(self, found: Proven, placed: Placed, base: Base, target: Digest) -> str:
+    def _declined(self, found: Proven) -> str:
         """Return which request for content, of whatever digests, got no yes behind the first merge, or nothing.
 
         A later merge that approves more, beside what a person said no to, does not bring that along.
         """
-        request = ApprovalRequest(placed.channel, base.version, base.digest, target, RequestKind.CONTENT)
         branch = branch_name(self._place.artifact.name, f"{RequestKind.CONTENT}-")
         if (snapshot := self._history.seen(branch)) is None:
             return self._rejected(found.since)
@@ -235,7 +231,7 @@ class GitContent:
         again = snapshot.open_pull
         if again and again.asks_since(first, found.since):  # people can reopen what a person closed
             return f"pull request {again.number} asked again, and that one is open"
-        return declined_since(first, found.since, request, snapshot, any_digests=True)
+        return declined_since(first, found.since, snapshot)
 
     def _judged(
         self, way: Way, case: ContentCase, base: Base, trees: Mapping[str, Tree], depths: Iterable[Sequence[str]]

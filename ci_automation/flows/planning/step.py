@@ -27,7 +27,6 @@ from ci_automation.report.findings import Findings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.planning.git_content import JudgedContent
     from ci_automation.flows.ports import Intent, Ports
@@ -110,11 +109,11 @@ def render_step(
     ports: Ports,
     intent: Intent,
     listed: Sequence[Release] = (),
-    judge: Callable[[Decision, Digest], JudgedContent] | None = None,
+    judge: Callable[[Decision], JudgedContent] | None = None,
 ) -> Rendered:
     """Return the step from `base` to what is wanted, rendered to the byte, with the decision of all gates.
 
-    For content from Git, `judge` tells what its history says, beside the decision of the other gates, of the target.
+    For content from Git, `judge` tells what its history says, beside the decision of the other gates.
 
     Raises:
         ComponentMissing: the release lacks a component that the options name.
@@ -204,13 +203,13 @@ def _judged(
     made: Made,
     impact: Impact,
     intent: Intent,
-    judge: Callable[[Decision, Digest], JudgedContent] | None = None,
+    judge: Callable[[Decision], JudgedContent] | None = None,
 ) -> Rendered:
     """Return the step with what all gates say of its release, its content and its impact."""
     content = _content(base, made, impact, intent)
     judged = None
     if judge:
-        judged = judge(decide(_verdicts(base, made, replace(content, merged=True), intent)), made.after.digest)
+        judged = judge(decide(_verdicts(base, made, replace(content, merged=True), intent)))
     content = replace(content, merged=judged is not None and judged.approval is not None)
     verdicts = (*(judged.verdicts if judged else ()), *_verdicts(base, made, content, intent))
     recipe, after = made.composed.recipe, made.after
