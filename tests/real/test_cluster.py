@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.real.cluster import condition, manifest
+from tests.real import program
+from tests.real.cluster import condition
 from tests.real.pipeline import KeyPair, push, tag
 from tests.real.processes import NotInTime, ProgramFailed
 
@@ -87,29 +87,46 @@ def test_a_cluster_follows_a_signed_channel_and_stays_where_it_is_when_the_next_
     assert flux_cluster.refusal() == ""
 
 
-def test_a_cluster_that_followed_an_unsigned_tag_verifies_it_by_the_patch_of_the_guide(
-    flux_cluster: Cluster, distribution_registry: RealRegistry, repository: str, cosign_key: KeyPair, tmp_path: Path
+def of_the_list(folder: Path, channel: str, name: str) -> list[str]:
+    """Return the commands that `setup` lists for clusters that follow a channel, for the object of that name."""
+    place = ("--repository", "acme/fleet", "--branch", "main", "--action", "acme/ci-automation", "--signing", "key")
+    done = program.flux_manifests("setup", channel, *place, folder=folder)
+    assert done.code == 0, done.errors
+    followed = done.output.partition("Clusters that follow a channel now, and do not verify it\n")[2]
+    commands = re.findall(r"^    (.*)$", followed.partition("\nClusters\n")[0], re.MULTILINE)
+    return [it.replace("NAMESPACE", "flux-system").replace(" NAME ", f" {name} ") for it in commands]
+
+
+@pytest.mark.parametrize("by", ["guide", "list"])
+def test_a_cluster_that_followed_an_unsigned_tag_verifies_it_by_the_commands(
+    flux_cluster: Cluster,
+    distribution_registry: RealRegistry,
+    repository: str,
+    cosign_key: KeyPair,
+    tmp_path: Path,
+    by: str,
 ) -> None:
-    name = f"{distribution_registry.host}/{repository}"
-    digest = push(f"{name}:production", config_map(tmp_path / "first", "by a script"), "v2.9.3@sha1:1111111")
-    flux_cluster.follow(f"oci://{name}", "production", None, name="script")
-    flux_cluster.wait_until_applied(digest, SOON, "script")
-    cosign_key.sign(f"{name}@{digest}")
+    address, name = f"{distribution_registry.host}/{repository}", f"script-{by}"
+    digest = push(f"{address}:production", config_map(tmp_path / "first", "by a script"), "v2.9.3@sha1:1111111")
+    flux_cluster.follow(f"oci://{address}", "production", None, name=name)
+    flux_cluster.wait_until_applied(digest, SOON, name)
+    cosign_key.sign(f"{address}@{digest}")
 
-    secret = {"name": "flux-manifests-keys", "namespace": "flux-system"}
-    flux_cluster.apply(
-        json.dumps(manifest("v1", "Secret", secret, stringData={"a.pub": cosign_key.public.read_text()}))
-    )
-    _, verify, wait, remove = re.findall(r"^.*kubectl (?:(?!\\\n).|\\\n)*$", GUIDE.read_text(), re.MULTILINE)
-    for command in (verify, wait):
-        flux_cluster.shell(command.replace("ocirepository flux-system ", "ocirepository script "))
-    flux_cluster.wait_until_applied(digest, SOON, "script")
-    assert condition(flux_cluster.get("ocirepository", "script") or {}, "SourceVerified")[0] == "True"
+    (tmp_path / "cosign.pub").write_bytes(cosign_key.public.read_bytes())
+    shown = re.findall(r"^.*kubectl (?:(?!\\\n).|\\\n)*$", GUIDE.read_text(), re.MULTILINE)
+    *verify, remove = (it.replace("ocirepository flux-system ", f"ocirepository {name} ") for it in shown)
+    if by == "list":
+        verify = of_the_list(tmp_path, f"oci://{address}:production", name)
+    assert len(verify) == 3  # the Secret, the patch, and the wait
+    for command in verify:
+        flux_cluster.paste(command, tmp_path)
+    flux_cluster.wait_until_applied(digest, SOON, name)
+    assert condition(flux_cluster.get("ocirepository", name) or {}, "SourceVerified")[0] == "True"
 
-    again = push(f"{name}:production", config_map(tmp_path / "second", "again"), "v2.9.4@sha1:2222222")
-    assert again in flux_cluster.wait_until_refused("no matching signatures were found", SOON, "script")
-    flux_cluster.shell(remove.replace("ocirepository flux-system ", "ocirepository script "))
-    flux_cluster.wait_until_applied(again, SOON, "script")
+    again = push(f"{address}:production", config_map(tmp_path / "second", "again"), "v2.9.4@sha1:2222222")
+    assert again in flux_cluster.wait_until_refused("no matching signatures were found", SOON, name)
+    flux_cluster.shell(remove)
+    flux_cluster.wait_until_applied(again, SOON, name)
 
 
 def test_a_cluster_with_another_key_takes_nothing(
