@@ -18,16 +18,23 @@ if TYPE_CHECKING:
     from ci_automation.config.model import ArtifactConfig
 
 
-def named_references(words: Sequence[str], usual: str) -> list[Reference]:
-    """Return the channels that words name: by address, or by a tag of the repository before, at first the `usual` one.
+def named_references(words: Sequence[str], artifacts: Sequence[ArtifactConfig], usual: str) -> list[Reference]:
+    """Return the channels that words name: by address, or by a tag of the repository before.
+
+    Before any address, a word is the name of one of the configured `artifacts`, or a tag beside the first of them; if
+    there is none, of the `usual` repository.
 
     Raises:
-        InvalidReference: a word is neither.
+        InvalidReference: a word is none of that.
     """
     found: list[Reference] = []
+    known = {it.name: it.channel for it in artifacts}
+    repository = str(artifacts[0].channel.repository) if artifacts else usual
     for word in words:
-        repository = found[-1].repository if found else usual
-        found.append(Reference.parse_channel(word if ":" in word or "/" in word else f"{repository}:{word}"))
+        is_address = ":" in word or "/" in word
+        known = {} if is_address else known
+        found.append(known.get(word) or Reference.parse_channel(word if is_address else f"{repository}:{word}"))
+        repository = str(found[-1].repository)
     return found
 
 

@@ -92,6 +92,11 @@ def git(folder: Path, *arguments: str) -> str:
     return ran.stdout.strip() if ran.returncode == 0 else ""
 
 
+def written_at(path: Path) -> str | None:
+    """Return the text of a file of the clone; None if there is no such file."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+
 def require_own(top: Path, path: str) -> None:
     """Check that a file can be written where it is to be: a link in a clone leads wherever its author likes.
 

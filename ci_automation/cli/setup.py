@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from ci_automation.cli.channels import channels_by_name, families, named_references
 from ci_automation.cli.clone import (
-    bootstrapped_folders,
     free_folder,
     require_own,
     top_of,
+    written_at,
 )
 from ci_automation.cli.output import confirmed, print_aside, print_parts, print_text
+from ci_automation.cli.own_files import own_files
 from ci_automation.cli.parameters import HeadedCommand
 from ci_automation.cli.places import tags_beside
 from ci_automation.cli.questions import Questions, answered_action, answered_place, command_again, usual_answers
@@ -23,11 +24,11 @@ from ci_automation.config.load import parse_config
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import UsageError
 from ci_automation.flows.answers import CLUSTERS, OBJECTS, Answers
-from ci_automation.flows.cluster_folders import read_migration
 from ci_automation.flows.files import write_file
 from ci_automation.flows.first_overlay import first_overlay
 from ci_automation.flows.left_to_do import TODO, left_to_do, numbered, one_list, with_boxes
 from ci_automation.flows.setup import CONFIGURATION, WORKFLOWS, UnfitAnswer, setup_files, shipped_pin
+from ci_automation.flows.workflow_login import other_registries
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import known_releases
 from ci_automation.report.blocks import MarkedLine
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from ci_automation.cli.channels import Family
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.config.workflows import GitHubPlace
-    from ci_automation.flows.cluster_folders import Migration
     from ci_automation.flux.version import Version
 
     Tags = Mapping[str, Collection[str] | None]  # in the repository of each channel; None: not known
@@ -87,14 +87,17 @@ def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: s
     how those clusters move; .github/flux-manifests.todo.md has this list with boxes to tick. It writes files alone, and
     nothing to GitHub or the registry.
 
-    A channel is an address, or a tag of the repository before it. Runs render the first channel. They promote each
-    other one from the channel before it, once that one has had the digest for the time of --after. Without a channel,
-    all of the configuration are meant; the objects of those that are not named stay as they are.
+    A channel is an address, a name of the configuration, or a tag of the repository before it. Runs render the first
+    channel. They promote each other one from the channel before it, once that one has had the digest for the time of
+    --after. Without a channel, all of the configuration are meant; the objects of others stay as they are.
 
     \b
     flux-manifests setup oci://ghcr.io/acme/flux-manifests:production --action acme/ci-automation
     flux-manifests setup staging production stable --action acme/ci-automation
     """
+    for channel in channels:
+        if [channel] != channel.split():
+            raise UnfitAnswer(f"{channel!r} is not a channel: give each as a word of its own")
     told["channels"], written = " ".join(channels) or None, list[str]()
     try:
         _set_up(Questions(told, yes=yes), after, written)
@@ -106,7 +109,7 @@ def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: s
 def _set_up(ask: Questions, after: str, written: list[str]) -> None:
     """Ask, write the files, and print what is left; `written` gets the path of each file that is written."""
     top = top_of(Path.cwd())
-    existing = _text_of(top / CONFIGURATION)
+    existing = written_at(top / CONFIGURATION)
     config = parse_config(existing.encode(), CONFIGURATION) if existing is not None else None
     answered, tags = _answered(ask, top, after, config)
     files: dict[str, str] = {}
@@ -114,6 +117,7 @@ def _set_up(ask: Questions, after: str, written: list[str]) -> None:
         if answers.named:
             files |= _files(top, answers, files.get(CONFIGURATION, existing))
     declined = _declined(top, files, yes=ask.yes)
+    registries = other_registries(parse_config(files[CONFIGURATION].encode(), CONFIGURATION).artifacts)
     left = one_list(
         left_to_do(
             it,
@@ -121,10 +125,11 @@ def _set_up(ask: Questions, after: str, written: list[str]) -> None:
             newest=str(_newest(it)),
             pin=it.action.partition("@")[2] or shipped_pin(_template),
             declined=declined,
+            registries=registries,
         )
         for it in answered
     )
-    todo = {TODO: with_boxes(left, _text_of(top / TODO))}
+    todo = {TODO: with_boxes(left, written_at(top / TODO))}
     declined += _declined(top, todo, yes=ask.yes)
     for path, text in {**files, **todo}.items():
         if path in declined:
@@ -169,10 +174,10 @@ def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> t
     found, tags = _families(ask, place, after, configured)
     objects = free_folder(top, OBJECTS) or f".github/{OBJECTS}"  # where Flux looks at no file
     own = [
-        (family, known := configured.get(family.first[1]), *_own(ask, top, objects, family, tags, known))
+        (family, known := configured.get(family.first[1]), *own_files(ask, top, objects, family, tags, known))
         for family in found
     ]
-    action = answered_action(ask, _text_of(top / WORKFLOWS / "flux.yaml"), shipped_pin(_template), place.server)
+    action = answered_action(ask, written_at(top / WORKFLOWS / "flux.yaml"), shipped_pin(_template), place.server)
     signing, approval = usual_answers(next(known for family, known, *_ in own if family.named))
     signing = ask.answer("signing", "Sign keyless, or with a key?", signing)
     approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", approval)
@@ -210,37 +215,10 @@ def _families(
     usual = f"oci://ghcr.io/{place.repository.partition('/')[0].lower()}/flux-manifests"
     question = "Which channel? Of several, such as staging production stable, each is promoted from the one before"
     every = "" if configured and not ask.told["channels"] else ask.answer("channels", question, f"{usual}:production")
-    named = channels_by_name(named_references(every.split(), usual), configured, ask.told["name"])
+    references = named_references(every.split(), tuple(configured.values()), usual)
+    named = channels_by_name(references, configured, ask.told["name"])
     found = families(configured.values(), named, after)
     return found, _tags({name: it for each in found for name, it in each.channels.items()}, named, configured, ask)
-
-
-def _own(
-    ask: Questions, top: Path, objects: str, family: Family, tags: Tags, known: ArtifactConfig | None
-) -> tuple[str | None, Migration | None]:
-    """Return the folder with the own files of a family, None if they stay in the artifact, and what it takes over.
-
-    Raises:
-        UnfitAnswer: the option names another folder than the configuration.
-        UnfitClusterFolder: a folder of `flux bootstrap` cannot be taken over.
-    """
-    first, channel = family.first
-    listed = {name: (_text_of(top / objects / name / CLUSTERS) or "").split() for name in family.channels}
-    migration = read_migration(top, bootstrapped_folders(top), bootstrapped_folders(top, former=True), listed)
-    if migration:  # the files of the others are not written
-        moving = {name: it for name, it in migration.moving.items() if name in family.named or listed[name]}
-        migration = replace(migration, moving=moving)
-    if known:
-        if (told := ask.told["overlay"]) and family.named and told != (known.overlay or "-"):
-            raise UnfitAnswer(f"{CONFIGURATION} has the overlay {known.overlay or '-'} for {first}; change it there")
-        return known.overlay, migration
-    folders = (f"clusters/{first}/flux-system", f"flux/{first}")
-    folders = ("clusters/flux-system", "flux/all") if len(family.channels) > 1 else folders
-    free = free_folder(top, *folders) or (".github/flux-system" if migration else None)
-    if not migration and channel.tag in (tags[first] or ()):
-        free = None  # its own files stay where they are, in the artifact
-    folder = ask.answer("overlay", "Folder with your own files (- for none)?", free or "-")
-    return None if folder == "-" else folder, migration
 
 
 def _tags(
@@ -277,11 +255,7 @@ def _template(name: str) -> str:
 
 def _became(top: Path, path: str, text: str) -> str:
     """Return what becomes of a file that gets this text."""
-    return _UNCHANGED if (old := _text_of(top / path)) == text else "written" if old is None else "changed"
-
-
-def _text_of(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    return _UNCHANGED if (old := written_at(top / path)) == text else "written" if old is None else "changed"
 
 
 def _declined(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
@@ -291,7 +265,7 @@ def _declined(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
     declined = []
     for path, text in files.items():
         if _became(top, path, text) == "changed":
-            print_text(unified_diff(_text_of(top / path) or "", text, f"{path} (now)", f"{path} (new)"))
+            print_text(unified_diff(written_at(top / path) or "", text, f"{path} (now)", f"{path} (new)"))
             if not yes and not confirmed(f"Change {path}?"):
                 declined.append(path)
     return declined

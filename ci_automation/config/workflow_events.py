@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from ci_automation.artifact.yaml import text
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import ApprovalVia, Config, GitHubSourceConfig
-from ci_automation.config.workflow_rights import asks_via, lacking
+from ci_automation.config.workflow_rights import asks_via, lacking, missing_login
 from ci_automation.config.workflows import PREVIEWING, SIGNING, named_artifacts
 from ci_automation.policy.model import InvalidPeriod, Period
 from ci_automation.policy.patterns import is_found
@@ -125,7 +125,7 @@ def event_advice(
         if "client_payload.key" not in text(workflow.value.get("run-name")):
             what = "does not show the key of an event, so its sender sends it again and again. Write run-name: "
             found.append(workflow.problem(f"{what}'Flux ${{{{ github.event.client_payload.key }}}}'", "on", _SENT))
-    found += [problem for use in uses for problem in _untold(use, config)]
+    found += [problem for use in uses for problem in (*_untold(use, config), *missing_login(use, config))]
     told = {name.lower() for it in config.artifacts for name in it.announce}
     heard = any(PUBLISHED in _types(it) for it in hearing.values())
     if uses and place and place.repository.lower() in told and not heard:

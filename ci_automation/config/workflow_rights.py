@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.yaml import text
 from ci_automation.config.model import ApprovalVia
 from ci_automation.config.workflows import SIGNING
@@ -100,6 +101,26 @@ def _needed(use: ActionUse, config: Config) -> Mapping[str, str]:
         if use.inputs.get("provider") or any(map(use.is_keyless, artifacts)):
             wanted["id-token"] = "write"
     return wanted
+
+
+def missing_login(use: ActionUse, config: Config) -> Iterator[Problem]:
+    """Yield the job that publishes in a registry other than ghcr.io with no login: it does not see those of the runner.
+
+    What an environment variable or an inherited secret holds is not known.
+    """
+    secrets = use.values.get("secrets")
+    given = {*use.inputs, *(secrets if isinstance(secrets, dict) else ())}
+    holders = (use.workflow.value, use.values, use.step)
+    known = {"registry-password", "docker-config", "provider", "DOCKER_CONFIG_JSON"} & given
+    called = {"registry-username", "REGISTRY_PASSWORD"} <= given
+    if use.command not in SIGNING or known or called or secrets == "inherit" or any("env" in it for it in holders):
+        return
+    places = {it.channel.repository for it in use.artifacts(config) if it.credentials.push is None}
+    hosts = {it.host for it in places if isinstance(it, OciRepository) and not it.is_loopback} - {"ghcr.io"}
+    if hosts:
+        ways = "registry-username and REGISTRY_PASSWORD" if use.called else "registry-username and registry-password"
+        what = f"the job {use.job} has no login for {', '.join(sorted(hosts))}. Give it {ways}, or another one of "
+        yield use.workflow.problem(f"{what}docs/guides/logins.md#registries", *use.path)
 
 
 def asks_via(use: ActionUse, artifact: ArtifactConfig) -> str:

@@ -101,6 +101,11 @@ class ActionUse(Struct, frozen=True):
         """Return what the file says about the job."""
         return self.workflow.jobs[self.job]
 
+    @property
+    def step(self) -> Mapping[str, Any]:
+        """Return what the file says about the step, or about the job that calls."""
+        return self.values["steps"][self.path[3]] if len(self.path) > 2 else self.values  # noqa: PLR2004  # jobs, job
+
     def problem(self, what: str, *path: str | int) -> Problem:
         """Return a problem at a place of the job."""
         return self.workflow.problem(what, "jobs", self.job, *path)

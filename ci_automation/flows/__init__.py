@@ -39,5 +39,6 @@ __all__ = [
     "update_and_ask",
     "verify",
     "watch",
+    "workflow_login",
     "workspace",
 ]

@@ -41,12 +41,13 @@ def left_to_do(
     newest: str,
     pin: str,
     declined: Sequence[str] = (),
+    registries: Sequence[str] = (),
 ) -> dict[str, list[str]]:
     """Return the steps that a person still takes, by the titles of their sections.
 
     After its first line a step has lines of commands. `tags` are those of each channel's repository; None: not known.
     The channels begin with the version `newest`, and workflows run the action at the commit `pin`. `declined` are the
-    files that the person left alone.
+    files that the person left alone. Runs need a login at the `registries`.
     """
     at = f"{answers.place.server}/{answers.place.repository}"
     there = {name: it for name, it in answers.channels.items() if _is_there(it, tags[name])}
@@ -54,7 +55,7 @@ def left_to_do(
         "First: which channels exist": _asked(answers, tags),
         "The action, once for your organisation": _action(answers, pin),
         "Files": _files(answers, tags, declined),
-        f"Settings of {answers.place.repository}": _settings(answers, at),
+        f"Settings of {answers.place.repository}": _settings(answers, at, registries),
         "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml", tags, newest),
         "Clusters: before they move": left_to_name(answers),
         "The package, which is private at first": _pulled(answers),
@@ -174,7 +175,7 @@ def _files(
     yield f"Commit the files, and bring them to {answers.place.branch}. Runs fail until a channel has its first digest."
 
 
-def _settings(answers: Answers, at: str) -> Iterator[str]:
+def _settings(answers: Answers, at: str, registries: Sequence[str]) -> Iterator[str]:
     """Yield the settings of the repository at this address."""
     branch, environments = answers.place.branch, f"{at}/settings/environments/new"
     if not answers.by_run:
@@ -184,11 +185,27 @@ def _settings(answers: Answers, at: str) -> Iterator[str]:
         f"Protect {branch} with a rule that asks for a pull request with a review, since a person who may push a "
         f"workflow there can sign anything: {at}/settings/rules"
     )
+    if registries:
+        yield _login(answers, at, registries)
     for name in () if answers.keyless else answers.channels:
         yield (
             f"Make the environment {ENVIRONMENT}-{name} for the branch {branch} alone, without reviewers, with the "
             f"secrets COSIGN_KEY (the text of cosign.key) and COSIGN_PASSWORD: {environments}"
         )
+
+
+def _login(answers: Answers, at: str, registries: Sequence[str]) -> str:
+    """Return how runs get a login at registries where the job's own token is none."""
+    if len(registries) == 1:
+        needed = "the variable REGISTRY_USERNAME and the secret REGISTRY_PASSWORD"
+        reader = "REGISTRY_READER and REGISTRY_READER_PASSWORD"
+    else:
+        needed, reader = "the secret DOCKER_CONFIG_JSON, the text of a config.json", "DOCKER_CONFIG_READER"
+    looking = f", and {reader} for the jobs that only look" if answers.keyless else ""  # a call gives those no secret
+    return (
+        f"Give runs a login at {' and '.join(registries)}: {needed}{looking}: {at}/settings/secrets/actions. In a "
+        f"cloud, `provider` takes their place: {answers.docs}/guides/logins.md#registries"
+    )
 
 
 def _first_digests(

@@ -14,6 +14,7 @@ from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
 from ci_automation.config.workflows import CheckedWorkflow, read_workflow
 from ci_automation.errors import UsageError
+from ci_automation.flows.workflow_login import other_registries, with_login
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
@@ -76,7 +77,12 @@ def setup_files(
     configuration = _configuration(answers, shipped_pin(template)) if existing is None else _grown(existing, answers)
     config = parse_config(configuration.encode(), CONFIGURATION)
     shipped = _shipped(answers, config)
-    workflows = {f"{WORKFLOWS}/{file}": _filled(template(name), answers, config) for file, name in shipped.items()}
+    logins = {"preview.yaml": ()}  # of which each person who can push a branch could read them
+    registries = other_registries(config.artifacts)
+    workflows = {
+        f"{WORKFLOWS}/{file}": with_login(_filled(template(name), answers, config), logins.get(name, registries))
+        for file, name in shipped.items()
+    }
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
     followed = map(config.find, answers.named)

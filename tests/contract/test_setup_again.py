@@ -243,3 +243,105 @@ def test_an_overlay_that_the_configuration_has_otherwise_is_told(
     assert run(["setup", "production", "--overlay", "own", "--yes"]) == 2
     assert "has the overlay clusters/flux-system for staging; change it there" in capsys.readouterr().err
     assert files(of_three) == before
+
+
+ELSEWHERE = "oci://registry.example.com/platform/flux"
+
+
+def addresses(clone: Path) -> dict[str, str]:
+    return {it.name: str(it.channel) for it in parse_config((clone / CONFIG).read_bytes(), CONFIG).artifacts}
+
+
+def test_bare_names_are_those_of_the_configuration_or_tags_beside_its_channels(clone: Path) -> None:
+    assert run(["setup", f"{ELSEWHERE}:v2-stable", "--name", "staging", "--action", PINNED]) == 0
+    assert run(["setup", "staging", "production", "--yes"]) == 0
+    expected = {"staging": f"{ELSEWHERE}:v2-stable", "production": f"{ELSEWHERE}:production"}
+    assert addresses(clone) == expected
+    other = "oci://ghcr.io/fakeco/other"
+    assert run(["setup", f"{other}:a", "staging", "--yes"]) == 0  # after an address, it is a tag beside that
+    assert addresses(clone) == {**expected, "a": f"{other}:a", "other": f"{other}:staging"}
+
+
+USER = "          registry-username: ${{ vars.REGISTRY_USERNAME }}\n"
+PASSWORD = "          registry-password: ${{ secrets.REGISTRY_PASSWORD }}\n"
+READER = """\
+          registry-username: ${{ vars.REGISTRY_READER }}
+          registry-password: ${{ secrets.REGISTRY_READER_PASSWORD }}
+"""
+CALLED = "      REGISTRY_PASSWORD: ${{ secrets.REGISTRY_PASSWORD }}\n"
+FILES = [f"          docker-config: ${{{{ secrets.DOCKER_CONFIG_{it} }}}}\n" for it in ("JSON", "READER")]
+ONE = "at registry.example.com: the variable REGISTRY_USERNAME and the secret REGISTRY_PASSWORD"
+BOTH = "at ghcr.io and registry.example.com: the secret DOCKER_CONFIG_JSON, the text of a config.json"
+LOOK = ", and {} for the jobs that only look"
+SECRETS = ": https://github.com/fakeco/fleet/settings/secrets/actions. In a cloud, `provider`"
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "lines", "item", "jobs"),
+    [
+        (
+            (),
+            (),
+            (USER + PASSWORD, READER),
+            ONE + LOOK.format("REGISTRY_READER and REGISTRY_READER_PASSWORD"),
+            "flux do",
+        ),
+        (
+            ("oci://ghcr.io/fakeco/flux:production",),
+            ("--approval", "workflow-dispatch"),
+            FILES,
+            BOTH + LOOK.format("DOCKER_CONFIG_READER"),
+            "flux do",
+        ),
+        ((), ("--signing", "key"), (USER[4:], CALLED), ONE, "update operate"),
+        (("production",), ("--signing", "key"), (USER[4:], CALLED), ONE, "fleet operate"),
+    ],
+    ids=["keyless", "two registries", "key", "keys"],
+)
+def test_workflows_log_in_at_other_registries(
+    clone: Path,
+    more: tuple[str, ...],
+    options: tuple[str, ...],
+    lines: tuple[str, ...],
+    item: str,
+    jobs: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["setup", f"{ELSEWHERE}:staging", *more, *options, "--action", PINNED]) == 0
+    written = files(clone)
+    assert [it for it in lines if it not in written[FLUX]] == []
+    secret = re.compile("REGISTRY_|DOCKER_CONFIG")
+    assert not any(secret.search(written[f".github/workflows/{it}.yaml"]) for it in ("watch", "preview"))
+    assert item + SECRETS in written[TODO]
+    assert "/docs/guides/logins.md#registries" in written[TODO]
+    (clone / "cosign.pub").touch()
+    capsys.readouterr()
+    assert run(["config", "validate", "--workflows", ".github/workflows"]) == 0
+    assert "has no login" not in capsys.readouterr().err
+    (clone / FLUX).write_text("".join(it for it in written[FLUX].splitlines(keepends=True) if not secret.search(it)))
+    assert run(["config", "validate", "--workflows", ".github/workflows"]) == 0
+    told = re.findall(
+        r"the job (\S+) has no login for registry.example.com. Give it .*/logins", capsys.readouterr().err
+    )
+    assert told == jobs.split()
+
+
+def test_a_login_of_the_configuration_or_of_ghcr_needs_no_other(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["setup", "staging", "--action", PINNED]) == 0
+    assert "registry-username" not in files(clone)[FLUX]
+    assert "#registries" not in files(clone)[TODO]
+    own = "    credentials: {push: {usernameVariable: USER, passwordVariable: PASSWORD}}\n"
+    text = files(clone)[CONFIG].replace("oci://ghcr.io/fakeco/flux-manifests", ELSEWHERE)
+    (clone / CONFIG).write_text(text + own)
+    assert run(["setup", "--yes"]) == 0
+    assert "registry-username" not in files(clone)[FLUX]
+    assert run(["config", "validate", "--workflows", ".github/workflows"]) == 0
+    assert "has no login" not in capsys.readouterr().err
+
+
+def test_two_words_in_one_are_no_channels(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["setup", "stag ing", "--action", PINNED]) == 2
+    assert "'stag ing' is not a channel: give each as a word of its own" in capsys.readouterr().err
+    assert files(clone) == {}
