@@ -85,6 +85,8 @@ def brief_parts(found: Findings, told: Collection[str] = ()) -> Iterator[Part]:
     turns.sort(key=itemgetter(1))
     taken = accumulate(len(line.lines(_COLUMNS)) for *_, line in turns)
     kept = [turn for turn, lines in zip(turns, taken, strict=True) if lines <= _BRIEF or not turn[1]] or turns[:1]
+    if all(turn[-1].mark == _COUNTED for turn in turns if turn not in kept):  # its numbers say more than "1 more line"
+        kept = turns
     lines = [line for *_, line in sorted(kept, key=itemgetter(0, 2))]
     counted = [lines.pop().text.strip(" +").removesuffix(HINT)] if lines and lines[-1].mark == _COUNTED else []
     counted += [f"{left} more line{'s' if left > 1 else ''}"] if (left := len(turns) - len(kept)) else []

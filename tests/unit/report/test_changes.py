@@ -620,6 +620,14 @@ class TestBrief:
         assert f"({UNSEEN.fingerprint})" in " ".join(lines)
         assert "more lines" in lines[-1]
 
+    def test_the_numbers_are_told_where_they_alone_would_be_left_out(self) -> None:
+        warnings = tuple(
+            replace(TIGHTER, sentence=f"spec.{name} is required", path=f"spec.{name}") for name in "abcdefghijkl"
+        )
+        *told, last = self.lines(Findings((IMAGE, *TEXTS, *warnings)), 80)
+        assert len(told) > 10
+        assert last == "+ 1 image change, 3 CRD texts (-v lists them)"
+
     def test_the_first_recipe_is_told_and_that_a_minor_needs_approval_is_not(self) -> None:
         kind = Verdict("kind", Decision.APPROVAL, "a minor release needs approval")
         other = Verdict("soak", Decision.WAIT, "it soaks")
