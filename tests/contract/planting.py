@@ -22,7 +22,9 @@ from tests.fakes.world import (
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
+    from ci_automation.registry.port import Registry
 EVERY = Policy(actions=dict.fromkeys(BUMPS, Action.NEVER))
 
 
@@ -45,17 +47,22 @@ def delete_channel(world: World) -> None:
 
 def attach_junk(world: World, digest: Digest, kind: str = "record") -> None:
     """Let somebody attach more records, or holds, to a digest than a run reads."""
-    world.registry.put_blob(CHANNEL, CONFIG_BLOB)
+    attach_junk_in(world.registry, CHANNEL, digest, kind)
+
+
+def attach_junk_in(registry: Registry, at: Reference, digest: Digest, kind: str = "record") -> None:
+    """Let somebody do that in a registry."""
+    registry.put_blob(at, CONFIG_BLOB)
     for each in range(MAX_STATEMENTS + 1):
         layer = f"junk {each}".encode()
-        world.registry.put_blob(CHANNEL, layer)
+        registry.put_blob(at, layer)
         junk = Manifest.build(
             Descriptor.of(FLUX_CONFIG, CONFIG_BLOB),
             (Descriptor.of("text/plain", layer),),
             artifact_type=(Record if kind == "record" else HoldStatement).media_type,
             subject=Descriptor(OCI_MANIFEST, digest, 2),
         )
-        world.registry.put_referrer(CHANNEL, junk)
+        registry.put_referrer(at, junk)
 
 
 def put_in_place_of_the_list(world: World, digest: Digest) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import Manifest
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
@@ -19,6 +20,7 @@ from ci_automation.registry import open_registry
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.signing.trust import Identity, TrustedKeys
 from tests.contract.operating import CONFIG, configure, dispatch, patched, push
+from tests.contract.planting import attach_junk_in
 from tests.contract.scene import CHANNEL, FIRST, MINOR, PATCH
 from tests.fakes.sigstore.tokens import encode, github_claims
 from tests.fakes.world import key_pem, signing_key
@@ -59,6 +61,24 @@ def records(channel: str = CHANNEL) -> tuple[Record, ...]:
 
 
 class TestRollback:
+    @pytest.mark.parametrize("what", ["a manifest that cannot be read", "records of it", "records of a release"])
+    def test_leads_away_from_where_an_attacker_hides_something(self, scene: Scene, what: str) -> None:
+        channel = Reference.parse(CHANNEL)
+        registry, first = open_registry(channel), next(tag for tag in scene.tags if tag.startswith(f"{FIRST}-"))
+        wanted = scene.tags[first]
+        if what == "records of it":
+            former = registry.manifest(channel)
+            registry.put_manifest(channel, Manifest.build(former.config, former.layers, {"pushed": "again"}))
+        if what == "a manifest that cannot be read":
+            registry.put_manifest(channel, Index.build())
+        else:
+            attach_junk_in(registry, channel, registry.manifest(channel).digest)
+        before = scene.channel
+        ran = dispatch(scene, "rollback", to=FIRST, reason="an attack").through()
+        assert (ran.code, scene.channel) == (0, wanted), ran
+        assert scene.channel != before
+        assert records()[-1].rolled_back
+
     def test_is_shown_then_approved_then_done(self, scene: Scene) -> None:
         had = scene.channel
         asked = dispatch(scene, "rollback", to=FIRST, reason="webhooks time out")
