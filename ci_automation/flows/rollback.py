@@ -137,7 +137,7 @@ def _astray(base: Present, version: Version, target: Digest, ports: Ports, inten
 
 
 def _hold(hold: Hold, target: Digest, ledger: Ledger, ports: Ports) -> Hold:
-    """Return the new hold, or the same one that a run wrote which ended before it moved the channel to the target.
+    """Return the new hold, or the same one that a run wrote today, which ended before it moved the channel.
 
     It is dated after the record of the digest that it refuses, and after an earlier rollback from that digest, whatever
     the clocks say: of two holds that of the later rollback counts.
@@ -145,7 +145,7 @@ def _hold(hold: Hold, target: Digest, ledger: Ledger, ports: Ports) -> Hold:
     present = [it for it in ledger.holds(target) if it.digest == hold.digest]
     moved = [record.at for record in replace(ledger, lenient=True).records(hold.digest)][-1:]
     for it in present:
-        if moved and it.at >= moved[0] and replace(it, at=hold.at) == hold:
+        if moved and it.at >= moved[0] and hold.at - it.at < _THIS_RUN and replace(it, at=hold.at) == hold:
             return it
     last = max((*moved, *(it.since for it in present)), default=None)
     return replace(hold, at=ports.later_than(last).clock())

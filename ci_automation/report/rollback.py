@@ -30,11 +30,12 @@ class Rollback(Struct, frozen=True):
     """A channel on its way back: from which digest to which, what that does to clusters, and what is on hold then.
 
     `problem` says why what the channel has now is not to be trusted, or does not belong there; nothing of it is taken
-    along. Then `base_version` is the target's, so that the hold is of one digest alone, and `stated` is what it says of
-    its version, if it can be read. `signs` says that the target has lost its signature, and is signed again. Where both
-    digests are the same, the channel is there. `version_tags` lead to the target afterwards, or, without `moves_tags`,
-    stay at the base. `holds` says that the hold is not on yet, or changes; without one, `ended` is the last one that
-    was on. `others` are the tags of other digests with the version that the channel has already.
+    along. Then `base_version` is what signed statements say, or else the target's, so that the hold is of one digest
+    alone, and `stated` is what it says of its version, if it can be read. `signs` says that the target has lost its
+    signature, and is signed again. Where both digests are the same, the channel is there. `version_tags` lead to the
+    target afterwards, or, without `moves_tags`, stay at the base. `holds` says that the hold is not on yet, or changes;
+    without one, `ended` is the last one that was on. `others` are the tags of other digests with the version that the
+    channel has already.
     """
 
     channel: Reference

@@ -19,7 +19,16 @@ from ci_automation.flows.verify import verify_channel
 from ci_automation.records.attached import TooManyRecords
 from ci_automation.records.ledger import Ledger
 from tests.contract.interference import Killed
-from tests.contract.planting import EVERY, at, attach_junk, made, plant, put_in_place_of_the_list
+from tests.contract.planting import (
+    EVERY,
+    at,
+    attach_junk,
+    forget_records,
+    forget_signature,
+    made,
+    plant,
+    put_in_place_of_the_list,
+)
 from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, version_of
 from tests.fakes.registry import Asked
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent
@@ -171,6 +180,49 @@ class TestWhatIsPlanted:
         with pytest.raises(TooManyRecords, match=str(of(world, PATCH) if what == "target" else before)):
             back(world)
         assert at(world) == before
+
+
+class TestTheHoldAgain:
+    def test_going_back_from_where_an_attacker_moved_the_channel_up_again_holds_the_release(self, world: World) -> None:
+        refused = at(world)
+        back(world)
+        point_at(world, refused)
+        forget_signature(world, refused)
+        shown = back(world)
+        assert (shown.problem != "", shown.hold and shown.hold.version) == (True, MINOR)
+        kept = at(world)
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        assert (at(world), held(world)) == (kept, [MINOR])
+
+    def test_so_it_does_where_the_records_of_the_release_are_gone(self, world: World) -> None:
+        refused = at(world)
+        back(world)
+        point_at(world, refused)
+        forget_signature(world, refused)
+        forget_records(world, refused)
+        back(world)
+        kept = at(world)
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        assert (at(world), held(world)) == (kept, [MINOR])
+
+    def test_one_that_never_moved_long_ago_lends_it_no_date(self, world: World) -> None:
+        long_ago = replace(world.ports(), clock=lambda: datetime.now(UTC) + timedelta(hours=1))
+
+        def before(asked: Asked) -> None:
+            if asked == Asked("put_manifest", str(CHANNEL)):
+                raise Killed
+
+        proposal = propose_rollback(CHANNEL, Wish(str(PATCH)), long_ago, intent())
+        world.registry.before = before
+        with pytest.raises(Killed):
+            roll_back(proposal, long_ago, intent())
+        world.registry.before = lambda _: None
+        now = datetime.now(UTC) + timedelta(days=30)
+        today = replace(world.ports(), clock=lambda: now)
+        proposal = propose_rollback(CHANNEL, Wish(str(PATCH)), today, intent())
+        roll_back(proposal, today, intent())
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
+        assert hold.since >= now
 
 
 class TestAfterAKilledPublication:

@@ -87,8 +87,8 @@ def read_present(channel: Reference, ports: Ports) -> Present:
 def read_leaving(present: Present, target: Contents, ports: Ports, intent: Intent) -> Leaving:
     """Return what a channel leaves that goes back to what has the contents of `target`.
 
-    Without contents that are trusted the version is the target's: a planted digest must not hold back every version by
-    the number in it.
+    Without contents that are trusted the version is what signed statements say of the digest, or else the target's: a
+    planted digest must not hold back every version by the number in it.
 
     Raises:
         NotBack: the target is newer than what the channel has.
@@ -141,5 +141,10 @@ def _with_past(leaving: Leaving, present: Present, back_to: Version, ports: Port
     if is_astray:
         kept = (*kept_holds(present.digest, back_to, hidden, intent.now), *kept)
     newest, had = hidden.newest(), hidden.last()
+    if leaving.problem:
+        of_last = hidden.holds(had.digest) if had else ()
+        known = [record.version for record in hidden.records(present.digest)]
+        known += [hold.version for hold in of_last if hold.digest == present.digest]
+        leaving = replace(leaving, version=max((leaving.version, *known)))
     moments = (last, *(it.at for it in (newest, had) if it is not None))
     return replace(leaving, kept=kept, newest=newest, last=max(filter(None, moments), default=None))
