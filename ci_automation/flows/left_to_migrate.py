@@ -129,13 +129,13 @@ def _left_by_git(answers: Answers, channel: str, migration: Migration) -> Iterat
     yield f"In Git, delete Flux from their folders, and bring that to {branch}.{kept}\n{loop}"
     if applied := migration.source.applied:
         resumed = (
-            f"! git cat-file -e origin/{branch}:{path}/{COMPONENTS} 2> /dev/null",
+            f"! git cat-file -e FETCH_HEAD:{path}/{COMPONENTS} 2> /dev/null",
             *(f"flux --context $it -n {by.namespace} reconcile source git {by.source}" for by in applied),
             *(f"flux --context $it -n {by.namespace} resume kustomization {by.name}" for by in applied),
         )
         yield (
             f"Let Git apply the rest again. This stops where the folder still has {COMPONENTS} on {branch}.\n"
-            f"git fetch -q origin {branch}\n{in_each(answers, resumed, channel)}"
+            f"{chain((f'git fetch -q origin {branch}', in_each(answers, resumed, channel)))}"
         )
     edit = in_each(answers, [_prune(migration, "false", "true")], channel)
     yield (

@@ -201,6 +201,8 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
             assert (folder / "kustomization.yaml").read_text() == ONLY_SYNC
         resumed = block(listed, "Let Git apply the rest", title)
         assert terminal.run(resumed) == []  # main has Flux still
+        git(clone, "update-ref", "-d", "refs/remotes/origin/main")
+        assert terminal.run(resumed.replace("-q origin", "-q nowhere")) == []  # git does not know what main has
         terminal.merge(follows.replace("staging", channel))
         if channel != "stable":  # of the others Git has a folder to compare with
             assert title in left(*THREE, "--yes")
