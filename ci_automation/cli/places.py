@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig, ClustersConfig, Config
+    from ci_automation.flows.existing import Existing
     from ci_automation.flows.ports import Ports, Upstream
     from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Release, ReleaseSource
@@ -58,6 +59,20 @@ def tags_beside(channel: Reference) -> tuple[str, ...] | None:
         return registry(channel, None, Arguments()).tags(channel)
     except RegistryError as error:
         print_aside(f"{channel.repository} could not be looked at: {error}")
+        return None
+
+
+def existing_at(channel: Reference) -> Existing | None:
+    """Return what a channel has; None, and a line for people, if it cannot be read."""
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.output import print_aside
+    from ci_automation.errors import Error
+    from ci_automation.flows.existing import read_existing
+
+    try:
+        return read_existing(channel, registry(channel, None, Arguments()))
+    except Error as error:
+        print_aside(f"{channel} could not be looked at: {error}")
         return None
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
+from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.cli.channels import channels_by_name, families, named_references
 from ci_automation.cli.clone import (
     free_folder,
@@ -16,7 +18,7 @@ from ci_automation.cli.clone import (
     written_at,
 )
 from ci_automation.cli.output import confirmed, print_aside, print_parts, print_text
-from ci_automation.cli.own_files import own_files
+from ci_automation.cli.own_files import overlay_of, own_files
 from ci_automation.cli.parameters import HeadedCommand
 from ci_automation.cli.places import tags_beside
 from ci_automation.cli.questions import Questions, answered_action, answered_place, command_again, usual_answers
@@ -25,7 +27,6 @@ from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import UsageError
 from ci_automation.flows.answers import CLUSTERS, OBJECTS, Answers
 from ci_automation.flows.files import write_file
-from ci_automation.flows.first_overlay import first_overlay
 from ci_automation.flows.left_to_do import TODO, left_to_do, numbered, one_list, with_boxes
 from ci_automation.flows.setup import CONFIGURATION, WORKFLOWS, UnfitAnswer, setup_files, shipped_pin
 from ci_automation.flows.workflow_login import other_registries
@@ -146,20 +147,30 @@ def _set_up(ask: Questions, after: str, written: list[str]) -> None:
 
 
 def _newest(answers: Answers) -> Version:
-    """Return the version that the first channel begins with."""
-    return answers.migration.version if answers.migration else known_releases()[-1]
+    """Return the version that the first channel begins with, or has."""
+    migrated = answers.migration.version if answers.migration else None
+    return migrated or (answers.there.version if answers.there else known_releases()[-1])
 
 
 def _files(top: Path, answers: Answers, existing: str | None) -> dict[str, str]:
     """Return the files of one family of channels, by their paths."""
-    overlay = first_overlay(top, answers.overlay, answers.migration.source.overlay if answers.migration else None)
-    components = answers.components or overlay.components
+    overlay, there = overlay_of(top, answers), answers.there
+    components = answers.components or (there.components if there else overlay.components)
     applied = sync_path([*overlay.tree.by_path, components], components)
+    if not answers.overlay:
+        applied = sync_path(there.tree.by_path, there.components) if there else _path_of(top, answers) or applied
+        components = COMPONENTS_PATH  # runs find it in the artifact
     answers = replace(answers, components=components)
     moving = answers.migration.moving if answers.migration else {}
     named = {name: there for name, there in moving.items() if name in answers.named}
     lists = {f"{answers.objects}/{name}/{CLUSTERS}": "\n".join((*there, "")) for name, there in named.items()}
     return {**lists, **overlay.new, **setup_files(answers, _template, _newest(answers), applied, existing)}
+
+
+def _path_of(top: Path, answers: Answers) -> str | None:
+    """Return the path that the objects of the first channel have now."""
+    written = written_at(top / answers.objects / answers.first[0] / "sync.yaml") or ""
+    return found[1] if (found := re.search(r"^  path: (\./\S*)$", written, re.MULTILINE)) else None
 
 
 def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> tuple[list[Answers], Tags]:
@@ -173,12 +184,10 @@ def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> t
     place, configured = answered_place(ask, top), {it.channel: it for it in config.artifacts} if config else {}
     found, tags = _families(ask, place, after, configured)
     objects = free_folder(top, OBJECTS) or f".github/{OBJECTS}"  # where Flux looks at no file
-    own = [
-        (family, known := configured.get(family.first[1]), *own_files(ask, top, objects, family, tags, known))
-        for family in found
-    ]
+    known = [configured.get(family.first[1]) for family in found]
+    own = [own_files(ask, top, objects, family, tags, it) for family, it in zip(found, known, strict=True)]
     action = answered_action(ask, written_at(top / WORKFLOWS / "flux.yaml"), shipped_pin(_template), place.server)
-    signing, approval = usual_answers(next(known for family, known, *_ in own if family.named))
+    signing, approval = usual_answers(next(it for family, it in zip(found, known, strict=True) if family.named))
     signing = ask.answer("signing", "Sign keyless, or with a key?", signing)
     approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", approval)
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
@@ -191,16 +200,18 @@ def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> t
             action=action,
             signing=SigningMode(signing),
             approval=ApprovalVia(approval),
-            overlay=overlay,
+            overlay=its.overlay,
             again=again,
             named=family.named,
             sources=family.sources,
-            flags=known.flags if known else migration.source.flags if migration else {},
+            flags=it.flags if it else its.flags,
             objects=objects,
-            components=known.components_file if known else None,
-            migration=migration,
+            components=it.components_file if it else None,
+            migration=its.migration,
+            existing=its.existing,
+            unlike=its.unlike,
         )
-        for family, known, overlay, migration in own
+        for family, it, its in zip(found, known, own, strict=True)
     ], tags
 
 

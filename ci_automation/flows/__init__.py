@@ -13,6 +13,7 @@ __all__ = [
     "diff",
     "doctor",
     "evidence",
+    "existing",
     "files",
     "first_overlay",
     "history",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ci_automation.config.model import ApprovalVia, SigningMode
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ci_automation.config.model import PromoteConfig
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.flows.cluster_folders import Migration
+    from ci_automation.flows.existing import Existing
 
 OBJECTS = "flux-manifests"
 CLUSTERS = "clusters.txt"  # in a channel's folder of objects: the names of the clusters that come to it, one a line
@@ -28,7 +29,8 @@ class Answers(Struct, frozen=True):
     the shipped files. `overlay` is a folder of the repository; None: the team's own files stay in the artifact.
     Below `objects` each channel has the folder that its clusters apply. In the artifact, `components` is the path of
     Flux's components. `flags` are those of `flux install`. The first channel takes over what the folders of a
-    `migration` have. `again` is the command that runs `setup` with these answers.
+    `migration` have. `existing` are channels that are there, as far as they could be read; of the first, the files in
+    `unlike` are not as in the overlay. `again` is the command that runs `setup` with these answers.
     """
 
     channels: Mapping[str, Reference]
@@ -44,6 +46,8 @@ class Answers(Struct, frozen=True):
     objects: str = OBJECTS
     components: str | None = None
     migration: Migration | None = None
+    existing: Mapping[str, Existing] = field(default_factory=dict)
+    unlike: tuple[str, ...] = ()
 
     @property
     def first(self) -> tuple[str, Reference]:
@@ -60,6 +64,16 @@ class Answers(Struct, frozen=True):
         seconds = round(self.sources[name].after.total_seconds())
         size, unit = next(it for it in ((3600, "h"), (60, "m"), (1, "s")) if seconds % it[0] == 0)
         return f"{seconds // size}{unit}"
+
+    @property
+    def there(self) -> Existing | None:
+        """Return what the first channel has, if it could be read."""
+        return self.existing.get(self.first[0])
+
+    @property
+    def home(self) -> str:
+        """Return the namespace of Flux."""
+        return self.there.options.namespace if self.there else str(self.flags.get("namespace", "flux-system"))
 
     @property
     def keyless(self) -> bool:

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import UsageError
@@ -95,8 +96,9 @@ class ClusterNames(Struct, frozen=True):
 class Migration(Struct, frozen=True):
     """The folders of clusters by the channels that they are for, and why others cannot be read.
 
-    The artifact takes over the files and the options of `source`. `moving` are the names of clusters that come to a
-    channel as the source does: those whose folders do not differ from it, and those that a person has listed.
+    The artifact takes over the files and the options of `source`, or is it, if it is there already. `moving` are the
+    names of clusters that come to a channel as the source does: those whose folders do not differ from it, and those
+    that a person has listed.
     """
 
     source: ClusterFolder
@@ -112,8 +114,17 @@ class Migration(Struct, frozen=True):
 
     @property
     def version(self) -> Version:
-        """Return the newest version that a cluster has: the channels begin with it, so that no cluster goes back."""
-        return max(it.version for it in self.every)
+        """Return the newest version of a cluster or the source: channels begin with it, so no cluster goes back."""
+        return max(it.version for it in (self.source, *self.every))
+
+    def to_move_to(self, source: ClusterFolder, listed: Mapping[str, Sequence[str]]) -> Migration:
+        """Return the same with another source: clusters move that do not differ from it, and those `listed` before."""
+        moving = {}
+        for channel, there in listed.items():
+            same = {self.names.name(it.path) for it in self.folders.get(channel, ()) if not any(it.differs(source))}
+            if found := same.union(self.moving.get(channel, ())) & same.union(there):
+                moving[channel] = tuple(sorted(found))
+        return replace(self, source=source, moving=moving)
 
     def oldest(self, channel: str) -> Version:
         """Return the oldest version of a channel's clusters, which has to know the objects that follow the channel."""
@@ -147,14 +158,12 @@ def read_migration(
     source = read[order[0]]
     folders = {name: [read[path] for path in there if path in read] for name, there in named.items()}
     left = {path for path in synced if path not in paths and _PLAIN.fullmatch(path) and not _prunes(top, path)}
-    moving = {}
-    for channel, there in listed.items():
-        same = {names.name(it.path) for it in folders.get(channel, ()) if not any(it.differs(source))}
-        kept = {name for name in there if (path := names.path(name)) in read or path in left}
-        if same | kept:
-            moving[channel] = tuple(sorted(same | kept))
+    kept = {
+        channel: tuple(name for name in there if (path := names.path(name)) in read or path in left)
+        for channel, there in listed.items()
+    }
     fit = {name: tuple(there) for name, there in folders.items() if there}
-    return Migration(source, fit, unfit, names, moving)
+    return Migration(source, fit, unfit, names, kept).to_move_to(source, kept)
 
 
 def _prunes(top: Path, path: str) -> bool:

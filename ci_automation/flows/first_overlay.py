@@ -35,8 +35,10 @@ class FirstOverlay(Struct, frozen=True):
         return COMPONENTS if lists(self.tree, COMPONENTS) else COMPONENTS_PATH
 
 
-def first_overlay(top: Path, folder: str | None, taken: Tree | None) -> FirstOverlay:
+def first_overlay(top: Path, folder: str | None, taken: Tree | None, *, complete: bool = False) -> FirstOverlay:
     """Return the overlay of a folder of the clone; if it is not there, with the files that a channel has `taken` over.
+
+    They get a kustomization if they have none, and are not the `complete` files of an artifact.
 
     Raises:
         UnfitOverlayFolder, UnfitOverlayFile, ConcealedOverlay: the folder cannot be an overlay.
@@ -47,7 +49,7 @@ def first_overlay(top: Path, folder: str | None, taken: Tree | None) -> FirstOve
     if (top / folder).exists():
         return FirstOverlay(read_overlay_folder(top, folder).tree, {})
     tree = Tree(()) if taken is None else taken
-    if kustomization_file(tree, ".") is None:
+    if not complete and kustomization_file(tree, ".") is None:
         components = COMPONENTS_PATH if taken is None else COMPONENTS
         note = _NOTE.format(components=components).encode()
         tree = tree.replaced("kustomization.yaml", note + kustomization_of(components))

@@ -162,17 +162,25 @@ def _files(
     (name, channel), overlay = answers.first, answers.overlay
     if answers.migration:
         yield from left_before_commit(answers, answers.migration)
-    elif overlay and _is_there(channel, tags[name]):
+    there = answers.there
+    if overlay and _is_there(channel, tags[name]) and (answers.unlike or not there):
+        differing = f"They differ in {', '.join(answers.unlike)}. " if answers.unlike else ""
         yield (
-            f"Bring the own files of {channel} into {overlay}, since runs ask to remove what is not in Git. FOLDER is "
-            f"a new one.\nflux-manifests pull {channel} FOLDER"
+            f"Bring the own files of {channel} into {overlay}, since runs ask to remove what is not in Git. {differing}"
+            f"FOLDER is a new one.\nflux-manifests pull {channel} FOLDER"
+        )
+    if there and answers.components and answers.components not in there.tree.by_path:
+        yield (
+            f"Write `componentsFile: {there.components}` for {name} in {CONFIGURATION}: {channel} has no "
+            f"{answers.components}, and its adoption would fail."
         )
     if _is_there(channel, tags[name]):
         yield (
             f"If clusters follow {channel} unverified, write `paused: true` below `name: {name}` in {CONFIGURATION}, "
             "or the first run after its adoption publishes the newest patch to them."
         )
-    yield f"Commit the files, and bring them to {answers.place.branch}. Runs fail until a channel has its first digest."
+    failing = "Runs fail until a channel has its first signed digest."
+    yield f"Commit the files, and bring them to {answers.place.branch}. {failing}"
 
 
 def _settings(answers: Answers, at: str, registries: Sequence[str]) -> Iterator[str]:
@@ -268,7 +276,7 @@ def _pulled(answers: Answers) -> Iterator[str]:
         "Then run `flux-manifests setup`, which writes it into the objects for clusters."
     )
     guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
-    home = answers.flags.get("namespace", "flux-system")
+    home = answers.home
     secret = f"-n {home} create secret docker-registry {_PULL} --docker-server=ghcr.io"
     yield (
         f"Private, in each cluster, with a TOKEN that may only pull: {guide}\n"

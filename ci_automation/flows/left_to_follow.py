@@ -40,7 +40,7 @@ def left_to_verify(answers: Answers, there: Mapping[str, Reference]) -> Iterator
 
 def left_to_follow(answers: Answers) -> Iterator[str]:
     """Yield how clusters come to follow their channels."""
-    home = answers.flags.get("namespace", "flux-system")
+    home = answers.home
     yield from left_to_trust(answers, home)
     yield f"A cluster without Flux gets it first: {answers.docs}/guides/clusters.md#the-first-installation"
     kubectl = f"kubectl -n {home}"

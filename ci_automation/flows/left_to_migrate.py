@@ -27,7 +27,7 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
     guide, source = f"{answers.docs}/guides/migration.md", migration.source
     for path, reason in migration.unfit.items():
         yield f"`flux bootstrap` made {path} too, and this list leaves it out: {reason}. What it has to be: {guide}"
-    if answers.overlay:
+    if answers.overlay and not answers.there:
         arguments = [f"--{flag}={_written(value)}" for flag, value in source.flags.items()]
         command = shlex.join(("flux-manifests", "render", "--flux-version", str(source.version), *arguments))
         yield (
@@ -69,13 +69,29 @@ def _unlike(answers: Answers, migration: Migration) -> Iterator[str]:
 
 def left_to_name(answers: Answers) -> Iterator[str]:
     """Yield how commands come to know the clusters by the names that the list has for them, and clusters the key."""
+    yield from _behind(answers)
     if answers.migration and answers.migration.moving:
         yield (
             "Give the contexts of kubectl and flux the names that clusters have below: `kubectl config rename-context "
             "OLD NAME`. This stops at one that is missing.\n"
             f"{in_each(answers, ['kubectl config get-contexts $it > /dev/null'])}"
         )
-        yield from left_to_trust(answers, answers.flags.get("namespace", "flux-system"))
+        yield from left_to_trust(answers, answers.home)
+
+
+def _behind(answers: Answers) -> Iterator[str]:
+    """Yield which channels that are there, or get what is there, have an older Flux than their clusters in Git."""
+    sources = dict(answers.waves)
+    for channel, folders in answers.migration.folders.items() if answers.migration else ():
+        holder = channel if channel in answers.existing else answers.first[0]
+        has, newest = answers.existing.get(holder), max(it.version for it in folders)
+        if has and has.version < newest:
+            how = "let a run publish it, or approve its request"
+            how = f"promote it from {sources[channel]}" if channel in sources else how
+            yield (
+                f"Bring {channel} to {newest} or later before a cluster moves, or the cluster goes back: {holder} has "
+                f"{has.version}, and Git {newest}. To do that, {how}."
+            )
 
 
 def left_for_clusters(answers: Answers, migration: Migration) -> dict[str, Iterable[str]]:

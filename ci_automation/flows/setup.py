@@ -245,7 +245,7 @@ def _entry(name: str, answers: Answers) -> list[str]:
 
 def _objects(answers: Answers, artifact: ArtifactConfig, version: Version, path: str) -> str:
     known = answers.migration.oldest(artifact.name) if answers.migration else version
-    home, settings = answers.flags.get("namespace", "flux-system"), artifact.sync or SyncSettings()
+    home, settings = answers.home, artifact.sync or SyncSettings()
     sync = Sync(artifact.channel, known, home, path, cluster_trust(answers), settings)
     told = f"# For clusters that follow {artifact.name}: kubectl apply -f {answers.objects}/{artifact.name}\n"
     if answers.waves:

@@ -90,11 +90,11 @@ def controller_images(text: str) -> dict[str, str]:
 
 
 def unified_diff(old: str, new: str, old_name: str, new_name: str) -> str:
-    """Return a unified diff of two texts, cut after 200 lines, with bounded work for any texts."""
+    """Return a unified diff of two texts, cut after 200 lines and in long ones, with bounded work for any texts."""
     lines = [f"--- {old_name}", f"+++ {new_name}", *hunks(old.splitlines(), new.splitlines())]
     if len(lines) > _DIFF_LINES:
         lines[_DIFF_LINES:] = [f"... and {len(lines) - _DIFF_LINES} lines more"]
-    return "\n".join(line[:_DIFF_WIDTH] for line in lines)
+    return "\n".join(line if len(line) <= _DIFF_WIDTH else f"{line[: _DIFF_WIDTH - 1]}…" for line in lines)
 
 
 def hunks(before: list[str], after: list[str]) -> Iterator[str]:

@@ -34,6 +34,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(tmp_path, "remote", "add", "origin", "https://github.com/fakeco/fleet")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
+    monkeypatch.setattr("ci_automation.cli.own_files.existing_at", lambda _: None)
     monkeypatch.setattr("ci_automation.cli.questions.checkout_of_action", lambda _: "acme-tools/flux-manifests")
     return tmp_path
 

@@ -318,6 +318,7 @@ def test_what_shows_every_line_before_an_adoption(desk: Desk) -> None:
 
 def test_what_brings_the_own_files_of_a_channel_into_git(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("production",))
+    monkeypatch.setattr("ci_automation.cli.own_files.existing_at", lambda _: None)
     desk.write("before/kustomization.yaml", f"resources: [{COMPONENTS}]\nnamePrefix: ours-\n")
     desk.init("--overlay", "before")
     channel = "oci://ghcr.io/acme/flux-manifests:production"
@@ -330,6 +331,7 @@ def test_what_brings_the_own_files_of_a_channel_into_git(desk: Desk, monkeypatch
 @pytest.mark.parametrize("signing", ["key", "keyless"])
 def test_what_lets_clusters_verify(desk: Desk, monkeypatch: pytest.MonkeyPatch, signing: str) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("production",))
+    monkeypatch.setattr("ci_automation.cli.own_files.existing_at", lambda _: None)
     place = ("--repository", "acme/fleet", "--branch", "main", "--action", "acme/ci-automation", "--signing", signing)
     told = desk.ok("setup", "oci://ghcr.io/acme/flux-manifests:production", *place).out
     followed = told.partition("Clusters that follow a channel now, and do not verify it\n")[2].partition(

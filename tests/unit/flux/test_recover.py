@@ -263,6 +263,8 @@ class TestHostile:
 
     def test_a_difference_of_endless_lines_is_cut(self) -> None:
         assert len(unified_diff("a" * 1000, "b" * 1000, "old", "new")) < 600
+        cut = unified_diff("a" * 240, "b" * 239, "old", "new").splitlines()[-2:]
+        assert cut == [f"-{'a' * 238}…", f"+{'b' * 239}"]
 
 
 def test_edits_far_apart_are_both_in_the_difference() -> None:
