@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _ATTEMPTS = 3
-# Where people send or close that one, a run would not see it again.
-_OPENED_BY_OTHERS = "another account opened this pull request, and a run asks in one of its own"
+# What people send elsewhere or close of others, or of older ones, a run might not see again.
+_NOT_THE_NEWEST = "a run asks only in the newest pull request from this branch, and only if it opened that itself"
 
 
 class WantedRequest(Struct, frozen=True):
@@ -118,7 +118,7 @@ class RequestBranch(Struct, frozen=True):
             return Asked(url, AskedState.KEPT, self._kept(work, wish))
         page = wish.page
         viewer = snapshot.viewer
-        is_ours = pull and pull.is_opened_by(viewer) and pull.is_written_by(viewer)
+        is_ours = pull and _is_newest_of_ours(pull, snapshot) and pull.is_written_by(viewer)
         shows = is_ours and pull and _shows(pull, page.title, page.body)
         if pull and shows and work and work.serves(wish.entries, wish.default):
             return Asked(pull.url, AskedState.UNCHANGED)
@@ -136,10 +136,10 @@ class RequestBranch(Struct, frozen=True):
         """Ask for what is wanted, in the open pull request or in a new one."""
         head = self._write(snapshot, wish)
         if pull := snapshot.open_pull:
-            if pull.is_opened_by(snapshot.viewer):
+            if _is_newest_of_ours(pull, snapshot):
                 self._update(replace(pull, head=head), wish, snapshot)
                 return Asked(pull.url, AskedState.UPDATED)
-            self._close(pull, wish.entries, snapshot, _OPENED_BY_OTHERS)
+            self._close(pull, wish.entries, snapshot, _NOT_THE_NEWEST)
         told = self._is_told
         body = wish.opened if told else wish.page.body
         draft = self.settings.draft
@@ -265,6 +265,10 @@ def refused(snapshot: PullSnapshot, artifact: Reference) -> tuple[PullRequest, M
     marks = {mark.of: mark for mark in find_marks(last.body) if mark.state is not MarkState.WITHDRAWN}
     mark = marks.get(place_digest(artifact))
     return (last, mark) if mark else None
+
+
+def _is_newest_of_ours(pull: PullRequest, snapshot: PullSnapshot) -> bool:
+    return pull.is_opened_by(snapshot.viewer) and pull.number == snapshot.own_pulls[0].number
 
 
 def _shows(pull: PullRequest, title: str, body: str) -> bool:

@@ -263,6 +263,28 @@ def in_an_older_request(scene: Scene, known: list[Hazard]) -> None:
     scene.fleet.close(asked.number, "ada")
 
 
+def behind_many_requests(scene: Scene, known: list[Hazard]) -> None:
+    """Say no to what a run asks after others closed many requests of theirs, and opened one of its own again."""
+    pushed(scene)
+    checkout(scene)
+    scene.run()
+    asked = scene.fleet.pulls[-1]
+    scene.fleet.close(asked.number, "ada")
+    scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
+    scene.forge.fork("acme/fleet", "mallory").push(CONTENT_BRANCH, {"evil": b""}, "mallory")
+    for branch in (*[CONTENT_BRANCH] * 11, f"mallory:{CONTENT_BRANCH}"):
+        scene.fleet.close(scene.fleet.open_pull(branch, "mallory" if ":" in branch else "ben").number, "ben")
+    scene.fleet.merge(by_request(scene, patch("3Gi")), "ben")
+    scene.fleet.reopen(asked.number, "ben")
+    known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
+    later(scene)
+    checkout(scene)
+    scene.run()
+    assert asked.state == "CLOSED"
+    assert "a run asks only in the newest pull request from this branch" in asked.comments[-1].body
+    scene.fleet.close(scene.fleet.pulls[-1].number, "ada")
+
+
 def on_a_page_of_the_past(scene: Scene, known: list[Hazard]) -> None:
     """Say no on a page that the account of the runs writes anew afterwards, as another workflow of it could."""
     merged_with_a_hazard(scene, known)
@@ -272,7 +294,8 @@ def on_a_page_of_the_past(scene: Scene, known: list[Hazard]) -> None:
 
 
 @pytest.mark.parametrize(
-    "say_no", [before_another_merge, after_another_merge, in_an_older_request, on_a_page_of_the_past]
+    "say_no",
+    [before_another_merge, after_another_merge, in_an_older_request, behind_many_requests, on_a_page_of_the_past],
 )
 def test_no_merge_beside_it_undoes_a_no_to_content(
     scene: Scene, known: list[Hazard], say_no: Callable[[Scene, list[Hazard]], None]

@@ -514,7 +514,10 @@ class TestGranted:
         page = pull.body
         assert desk(forge, token=app).ask(question()).state is AskedState.OPENED
         assert [(it.state, it.author) for it in fleet.pulls] == [("CLOSED", ACTIONS), ("OPEN", "acme-flux[bot]")]
-        assert "Withdrawn: another account opened this pull request" in pull.comments[-1].body
+        assert (
+            "Withdrawn: a run asks only in the newest pull request from this branch, and only if it opened that itself"
+            in pull.comments[-1].body
+        )
         assert fleet.pulls[-1].body == page
         assert spent(forge, lambda: desk(forge, token=app).ask(question())) == 1
         fleet.merge(fleet.pulls[-1].number, "alice")
