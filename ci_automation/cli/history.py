@@ -19,7 +19,7 @@ from ci_automation.cli.output import print_json, print_line, print_parts, print_
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
-from ci_automation.flows.history import history
+from ci_automation.flows.history import UNTRUSTED, history
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.attached import known_as
 from ci_automation.records.notes import format_time, parse_time
@@ -71,7 +71,7 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
         if not rows:
             print_line(f"{reference.repository} has nothing yet.")
         elif shown:
-            _print_rows(artifact, shown, given)
+            _print_rows(artifact, shown, given, verified=ports.trusted is not None)
         elif ports.trusted is None:
             print_line(f"--since {since} leaves out all rows: without a verified record none has a time.")
         else:
@@ -83,14 +83,14 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
         click.echo(f"{found.left_out} more tags were not read. Delete those that are not yours.", err=True)
 
 
-def _print_rows(artifact: str, shown: Sequence[HistoryRow], given: Arguments) -> None:
+def _print_rows(artifact: str, shown: Sequence[HistoryRow], given: Arguments, *, verified: bool) -> None:
     if given.verbose:
         told = [it for it in range(len(_HEAD)) if any(row.cells[it] for row in shown)]  # columns that say something
         print_table(Table(tuple(_HEAD[it] for it in told), tuple(tuple(row.cells[it] for it in told) for row in shown)))
     else:
         print_text("\n".join(screen_lines(shown, width())))
-    numbers = dict.fromkeys(f"{artifact}{row.cells[0]}" for row in shown if row.cells[0].startswith("@"))
-    if len(numbers) > 1:
+    named = [row for row in shown if row.cells[0].startswith("@") and not (verified and row.cells[4] in UNTRUSTED)]
+    if len(numbers := dict.fromkeys(f"{artifact}{row.cells[0]}" for row in named)) > 1:
         new, old, *_ = numbers
         print_text(f"{_NUMBERS}\n{comparing(old, new, given)}")
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")
 MAX_TAGS = 500  # each costs some requests
 _NONE = Version.parse("0.0.0")
-_UNTRUSTED = ("unsigned", "another signer")
+UNTRUSTED = ("unsigned", "another signer")
 
 
 class HistoryEntry(Struct, frozen=True):
@@ -130,7 +130,7 @@ def _own(entry: HistoryEntry, tag: str, name: str) -> HistoryEntry | None:
 
     records, holds = ours(entry.records), ours(entry.holds)
     is_noted = bool(entry.records or entry.holds)
-    is_free = not is_noted and not entry.channels and entry.signed not in _UNTRUSTED
+    is_free = not is_noted and not entry.channels and entry.signed not in UNTRUSTED
     if records or holds or is_free or tag in (entry.tag, *entry.channels, *entry.version_tags):
         return replace(entry, records=records, holds=holds)
     return None
@@ -184,11 +184,11 @@ def _said(reference: Reference, digest: Digest, ports: Ports) -> tuple[tuple[Sai
 def _signed(reference: Reference, digest: Digest, ports: Ports) -> str:
     if ports.trusted is None:
         found = gather(ports.registry, reference, digest)
-        return "signed, not verified" if found.signatures or found.bundles else _UNTRUSTED[0]
+        return "signed, not verified" if found.signatures or found.bundles else UNTRUSTED[0]
     try:
         by = verify(ports.registry, reference, digest, ports.trusted).by
         return f"key {by.short}" if isinstance(by, Digest) else str(by)
     except Unsigned:
-        return _UNTRUSTED[0]
+        return UNTRUSTED[0]
     except VerificationFailed:
-        return _UNTRUSTED[1]
+        return UNTRUSTED[1]

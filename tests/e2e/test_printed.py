@@ -386,6 +386,27 @@ def test_what_an_adoption_of_a_promoted_channel_leaves_to_do(desk: Desk, options
         assert "Nothing was verified" not in shown
 
 
+@pytest.mark.parametrize("signer", [None, "theirs"])
+@pytest.mark.parametrize("trusted", [TRUSTED, ()], ids=["verified", "not verified"])
+def test_what_compares_two_numbers_takes_none_that_is_refused(
+    desk: Desk, signer: str | None, trusted: tuple[str, ...]
+) -> None:
+    desk.init()
+    desk.ok("pull", CHANNEL, "out", *TRUSTED)
+    desk.publish(packed(dict(desk.files("out"))), signer=signer)
+
+    def compared() -> list[str]:
+        lines = desk.ok("history", CHANNEL, *trusted).out.splitlines()
+        return [line for line in lines if line.startswith("flux-manifests diff ")]
+
+    assert len(compared()) == (0 if trusted else 1)
+    desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--yes", *SIGNED)
+    desk.ok(*UPDATE)
+    desk.publish(packed(dict(desk.files("out"))), signer=signer)
+    (line,) = compared()
+    desk.ok(*shlex.split(line)[1:])
+
+
 @pytest.mark.parametrize(
     "command", [("check", CHANNEL, *TRUSTED), ("plan", CHANNEL, *TRUSTED), UPDATE], ids=lambda it: it[0]
 )
