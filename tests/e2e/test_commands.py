@@ -695,7 +695,10 @@ class TestLiftingAHold:
         assert desk.state() == before
 
     def test_without_a_word_on_where_to_go_it_lists_the_tags(self, desk: Desk) -> None:
-        ran = desk.run("rollback", CHANNEL)  # with no key either: where it goes is asked first
+        unknown = desk.run("rollback", CHANNEL)  # with no key either: where it goes is asked first
+        assert (unknown.code, "code not-in-history)" in unknown.err) == (2, True)
+        assert "with --lift. `history` lists what the channel had, if you name a key" in unknown.err
+        ran = desk.run("rollback", CHANNEL, *SIGNED)
         assert (ran.code, f"nothing says where {CHANNEL} goes back to\n" in ran.err) == (2, True)
         assert "Add --to, or end a hold alone with --lift. The channel had nothing before" in ran.err
         desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED)

@@ -34,7 +34,7 @@ class NotInHistory(UsageError):
 
     def __init__(self, channel: Reference, wanted: str, present: Digest, ports: Ports) -> None:
         published = [str(it.tag) for it in immutable_references(channel, ports)]
-        tags = list(_had(channel, published, present, ports))
+        tags = list(_had(channel, published, present, ports)) if ports.trusted else []
         near = ""
         with suppress(InvalidVersion):
             near = near_misses(Version.parse(wanted), filter(None, map(immutable_version, tags)))
@@ -43,6 +43,8 @@ class NotInHistory(UsageError):
         self.hint = "Nothing that this program published is in the repository. `update --adopt` begins a history."
         if published:
             self.hint = "The channel had nothing before that it could go back to. `history` lists what is there."
+        if published and not ports.trusted:  # who reads no records cannot tell what other channels alone had
+            self.hint = "`history` lists what the channel had, if you name a key or an identity to trust."
         if tags:
             newest = ", ".join(tags[:_SHOWN])
             self.hint = f"Give a version, or one of these tags: {newest}. `history` lists the digests."
