@@ -24,7 +24,7 @@ HINT = " (-v lists them)"
 ROW = "row"  # of the first place and the remedy of a hazard, which stay as long as its row
 # Marks of rows that a terminal neither folds away nor cuts, so that a person sees them before the command to approve.
 KEPT = {"danger", "certain", "approval", "refused", "deletes", ROW}
-WARNING = {"warning", "possible"}  # of many rows it may list some and count the others, but folds none away
+WARNING = {"warning", "possible"}  # of many rows it may list some and count the others, but folds and cuts none
 
 
 class Code(str):

@@ -268,7 +268,7 @@ def _change(row: Sequence[Change], taken: Taken, detail: Detail) -> Bullet:
     if detail.every:
         return Bullet((*words, f" ({first.fingerprint})"), mark, (Bullet(f"{first.path}: {first.old} -> {first.new}"),))
     if len(row) == 1 or detail.hint:
-        return Bullet(words, mark, may_be_cut=not is_kept)
+        return Bullet(words, mark, may_be_cut=not is_kept and mark not in WARNING)
     each = cut([_change((it,), taken, detail) for it in row], detail.below)
     return Bullet(words, mark, (Titled("Each of these", each, folded=True),))
 

@@ -620,6 +620,11 @@ class TestBrief:
         assert f"({UNSEEN.fingerprint})" in " ".join(lines)
         assert "more lines" in lines[-1]
 
+    def test_rules_that_differ_at_their_end_are_told_apart(self) -> None:
+        rules = [f"spec: new rule {'has(self.field) || ' * 9}{name}" for name in ("one", "other")]
+        lines = self.lines(Findings(tuple(replace(TIGHTER, sentence=rule, path=rule[-5:]) for rule in rules)), 80)
+        assert [line.split()[-1] for line in lines if line.split()[-1].startswith("o")] == ["one", "other"]
+
     def test_the_numbers_are_told_where_they_alone_would_be_left_out(self) -> None:
         warnings = tuple(
             replace(TIGHTER, sentence=f"spec.{name} is required", path=f"spec.{name}") for name in "abcdefghijkl"
