@@ -53,7 +53,7 @@ class NotConfigured(UsageError):
 
 
 class WrongDispatch(UsageError):
-    """The run of an operation was started in a way that does not count."""
+    """An operation was started in a way that does not count."""
 
     hint = "In the repository, under Actions, choose the workflow, the default branch, and 'Run workflow'."
 

@@ -51,7 +51,7 @@ class NoToken(UsageError):
 
 
 class OldCheckout(Conflict):
-    """The checkout of this job has another configuration, overlay or workflow than the default branch has now."""
+    """The default branch now has another configuration, overlay or workflow than this checkout."""
 
     hint = (
         "The channel was not moved. The next run goes by what the default branch has; start it by hand if it is urgent."

@@ -114,7 +114,7 @@ class Job(Struct, frozen=True):
 
 
 class SharedSubject(UsageError):
-    """The job would sign keyless under a name that every caller of its workflow shares."""
+    """The job would sign under a name that all callers of its workflow share."""
 
     hint = (
         "Use the action in a job of your own workflow, which then signs as itself; or sign with a key or a KMS. Where "
@@ -127,7 +127,7 @@ class SharedSubject(UsageError):
 
 
 class NotTheDefaultBranch(UsageError):
-    """A job would publish on an event, a branch or in a repository whose jobs must not."""
+    """A job would publish on a wrong event, branch or repository."""
 
     hint = f"Nothing was signed. Start the workflow on the default branch, by {', '.join(EVENTS[:-1])} or {EVENTS[-1]}."
 

@@ -28,7 +28,7 @@ _SECRETS = frozenset({"auth", "password", "identitytoken", "registrytoken"})  # 
 
 
 class OneLoginForSeveralRegistries(UsageError):
-    """A user and password are given, and the artifacts of the run are in several registries."""
+    """One user and password are given for several registries."""
 
     hint = "Use the input docker-config, or name variables under `credentials` in the configuration, or an artifact."
 

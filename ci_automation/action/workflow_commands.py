@@ -181,7 +181,7 @@ OUTPUTS = (
 
 
 class DelimiterInValue(Error):
-    """The value of an output holds the random line that was to end it."""
+    """An output's value holds the random line that was to end it."""
 
     hint = "That line is random. Run it again, and report it as a bug if it happens twice."
 

@@ -33,13 +33,13 @@ _LINK_BITS = frozenset({0, 0o120000})
 
 
 class UnsafeArchive(VerificationFailed):
-    """An archive is hostile or broken, or has an entry that clusters refuse or unpack differently."""
+    """An archive is hostile, broken, or has an entry that clusters refuse."""
 
     hint = "Nothing was unpacked. Publish the artifact again from files that you trust."
 
 
 class HiddenContent(VerificationFailed):
-    """Some readers of an artifact find other content than the files that this program shows."""
+    """Some readers of an artifact find other files than this program shows."""
 
     hint = (
         "Nothing was signed. Push the files again with `flux push artifact`, which writes one layer of plain files, "

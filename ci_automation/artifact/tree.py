@@ -40,7 +40,7 @@ class NoComponentsFile(UsageError):
 
 
 class SeveralComponentsFiles(UsageError):
-    """An artifact has more than one file with the name of a components file."""
+    """An artifact has several files with the name of a components file."""
 
     hint = "Choose one with --components-file."
 
@@ -49,7 +49,7 @@ class SeveralComponentsFiles(UsageError):
 
 
 class UnfitPath(UsageError):
-    """A file has a path that clusters cannot unpack, or would unpack as another file."""
+    """A file has a path that clusters cannot unpack, or not as it is."""
 
     hint = "Rename the file, or leave it out."
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ShortDigest(UsageError):
-    """An approval names only the beginning of a digest, which other digests can have too."""
+    """An approval names only the beginning of a digest."""
 
     hint = "Copy the whole digest: `plan` prints the command that approves it."
 
@@ -135,7 +135,7 @@ def _contradictions(given: Arguments) -> Iterator[str]:
 
 
 class ForeignConfiguration(UsageError):
-    """The configuration in the working directory belongs to neither this user nor the directory's owner."""
+    """Another user owns the configuration in the working directory."""
 
     hint = "It may be another user's who wants to be trusted. Read it, and name it with --config, or go elsewhere."
     message = f"{DEFAULT_PATH} here belongs to another user"

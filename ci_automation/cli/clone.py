@@ -21,7 +21,7 @@ _OTHERS = ("gitlab", "bitbucket", "codeberg", "forgejo", "gitea", "azure", "visu
 
 
 class NotOwnFile(UsageError):
-    """A link, or something else that is no folder or file of the clone, is where `setup` would write."""
+    """A link, or no plain file or folder, is where `setup` would write."""
 
     hint = "Nothing was written. Remove it, or make it a plain folder or file of the repository."
 
@@ -30,7 +30,7 @@ class NotOwnFile(UsageError):
 
 
 class NotGitHub(UsageError):
-    """The repository is on a host that is not GitHub, where the workflows of `setup` do not run."""
+    """The repository's host is not GitHub, where the workflows of `setup` run."""
 
     hint = (
         "Nothing was written. There, use the command line in that host's CI: `init`, `update`, `plan`, `apply` and "

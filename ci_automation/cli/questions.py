@@ -29,7 +29,7 @@ Workflows take the action from a repository of your organisation that has this p
 
 
 class Unanswered(UsageError):
-    """A question of `setup` has no answer, and there is no terminal to ask at."""
+    """`setup` has a question, and no terminal to ask at."""
 
     hint = "Give it as an option, or run `setup` in a terminal, in a clone of the fleet repository."
 

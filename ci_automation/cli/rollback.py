@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class NotConfirmed(PolicyRefused):
-    """No person said yes to what a rollback does, or to the end of a hold."""
+    """No person confirmed a rollback, or the end of a hold."""
 
     hint = "Nothing was changed. Answer yes at a terminal, or add --yes in a job."
 

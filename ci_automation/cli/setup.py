@@ -50,7 +50,7 @@ _UNCHANGED = "is as it should be"
 
 
 class MistypedChannel(UsageError):
-    """A channel that does not exist has nearly the name of one that does."""
+    """A channel that does not exist is named nearly like one that does."""
 
     hint = (
         "Nothing was written. Name the channel that you mean. For a new channel of that name, run `setup` in a "

@@ -240,7 +240,7 @@ def trust_root(artifact: ArtifactConfig | None, given: Arguments) -> TrustRoot:
 
 
 class TooEarlyForBundles(UsageError):
-    """Bundles alone are to be written, and nothing says that every cluster can read them."""
+    """Bundles alone are asked for, but some clusters may not read them."""
 
     hint = (
         "Set minimumFlux: 2.8.6 in the configuration if that is so, give a snapshot of each cluster, or use "

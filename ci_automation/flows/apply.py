@@ -50,7 +50,7 @@ class PlanOutdated(Conflict):
 
 
 class PlanUsed(PolicyRefused):
-    """A channel was at a plan's target, or has left its base, since the plan was made: what was approved is over."""
+    """The channel was at the plan's target, or left its base, since the plan was made."""
 
     hint = "An approval counts once. Make a new plan, and have it approved."
 
@@ -72,7 +72,7 @@ class TargetDiffers(Conflict):
 
 
 class NewHazard(Conflict):
-    """A step has a hazard that its plan does not list, so no reviewer has agreed to it."""
+    """A step has a hazard that its plan does not list."""
 
     hint = "Make a new plan with the snapshots and manifests of this run, and have it approved."
 
@@ -125,7 +125,7 @@ class NoSuchStep(PolicyRefused):
 
 
 class ApprovedTwice(PolicyRefused):
-    """Two approved steps of a plan start from the same digest, so that one voids the other."""
+    """Two approved steps of a plan start from the same digest."""
 
     hint = "Nothing was published from there on. Approve one of them; then make a new plan for the other."
 

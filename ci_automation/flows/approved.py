@@ -38,7 +38,7 @@ _SECOND = timedelta(seconds=1)
 
 
 class ApprovalOutdated(Conflict):
-    """An approval is for a step from a digest that the channel has left."""
+    """The channel has left the base of an approval."""
 
     hint = (
         "The channel moved after the run asked for approval. The next run asks again; an approval counts only for "
@@ -59,7 +59,7 @@ class ApprovedDiffers(Conflict):
 
 
 class ApprovalUsed(PolicyRefused):
-    """An approval that led to a publication before: the channel moved back since, and an approval counts once."""
+    """An approval has led to a publication before, and counts once."""
 
     hint = "To publish it again, let the next run ask for a new approval."
 
@@ -77,7 +77,7 @@ class CameBack(PolicyRefused):
 
 
 class ApprovedUnseen(Conflict):
-    """A step has a hazard that the page of its approval did not show."""
+    """The page of an approval did not show a hazard of its step."""
 
     hint = (
         "Nothing was published. The next run asks again, and shows the hazard; an approval counts for what was shown."

@@ -45,7 +45,7 @@ class NotBuildable(UsageError):
 
 
 class AppliedByOthers(PolicyRefused):
-    """The cluster's Flux belongs to another owner, who would undo what this run does."""
+    """The cluster's Flux has another owner, who would undo this run."""
 
     hint = "Nothing was applied. The steps that `init --from` prints take such a cluster to an artifact."
 
@@ -80,7 +80,7 @@ class NotReady(ClusterError):
 
 
 class OtherRevision(Conflict):
-    """The cluster found another digest at the channel than the one that was verified."""
+    """The cluster found another digest than the one that was verified."""
 
     hint = (
         "Another writer moved the channel, and the cluster follows it: check it with `verify`. If that finds nothing, "

@@ -67,7 +67,7 @@ class FirstRefused(PolicyRefused):
 
 
 class StillHeld(PolicyRefused):
-    """The version to begin with is one from which a rollback had moved this deleted channel back."""
+    """A rollback had moved this deleted channel back from that version."""
 
     hint = "Begin with the version that the channel had last, lift the hold with `rollback --lift`, and `update` it."
 

@@ -59,7 +59,7 @@ class PlainSecrets(PolicyRefused):
 
 
 class HandEditedComponents(PolicyRefused):
-    """gotk-components.yaml is not what its release renders, so an update would drop the difference."""
+    """gotk-components.yaml is not what its release renders; an update would drop the edits."""
 
     hint = "Put the patch into the folder's kustomization.yaml, write gotk-components.yaml anew, and run this again."
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ChannelMoved(Conflict):
-    """The channel no longer points at the base that the plan was made on."""
+    """The channel left the base of the plan."""
 
     hint = "Another writer moved the channel. Run the update again; it plans on the new base."
 

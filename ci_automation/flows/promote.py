@@ -71,7 +71,7 @@ class OtherDigest(PolicyRefused):
 
 
 class RecordNotBelieved(VerificationFailed):
-    """This run would sign the record of the promotion as a signer that is not trusted."""
+    """This run would sign the record of the promotion as an untrusted signer."""
 
     hint = (
         "Clusters are not affected, but the next promotion would not find the record. Name who signs it in `verify` "
@@ -85,7 +85,7 @@ class RecordNotBelieved(VerificationFailed):
 
 
 class CircularPromotion(UsageError):
-    """Channels are promoted from one another in a circle, so that none of them is ever rendered."""
+    """Channels are promoted in a circle, so none is ever rendered."""
 
     hint = "Remove `promote` from one of them: one channel has to be rendered."
 

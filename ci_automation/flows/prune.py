@@ -42,7 +42,7 @@ _ATTACHED = re.compile(r"sha256-(?P<hex>[0-9a-f]{64})(?P<suffix>(\.[A-Za-z0-9]+)
 
 
 class ChannelRemains(UsageError):
-    """A channel that is said to be gone is in use, or was never there."""
+    """A channel that is said to be gone is in use, or never was."""
 
     hint = "Name only channels that you deleted: take them out of the configuration, and delete their tags, first."
 

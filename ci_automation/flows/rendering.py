@@ -124,7 +124,7 @@ def verify_artifact(version: Version, upstream: Upstream, registry: Registry, re
 
 
 class UnprovenRendering(VerificationFailed):
-    """A release is not known, and nothing else proves that we render it as Flux itself does."""
+    """A release is unknown, and nothing else proves that it is rendered as Flux does."""
 
     hint = (
         "Use a newer version of this program, which may know the release. --unsafe-unproven-rendering publishes it "
@@ -136,7 +136,7 @@ class UnprovenRendering(VerificationFailed):
 
 
 class FlagsNotRendered(VerificationFailed):
-    """Options with flags that only a release's own flux CLI knows, and it did not render."""
+    """The release's own flux CLI did not render flags that only it knows."""
 
     hint = "Use a newer version of this program, which may know the flag, or leave it out of `flags`."
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NotOurs(VerificationFailed):
-    """A channel is not signed, and no signed record says that we published what it has."""
+    """A channel is unsigned, and no signed record says that we published it."""
 
     hint = (
         "Nothing was signed. Find out who published it: `history` lists the signed digests. "

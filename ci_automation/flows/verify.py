@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ClusterRefuses(VerificationFailed):
-    """A trusted signer signed a digest, and clusters with the Flux that is in it refuse it all the same."""
+    """A digest has a trusted signature, but clusters with its Flux refuse it."""
 
     hint = "See the table. `update` writes missing signatures; delete a bundle that another signer wrote."
 
@@ -102,7 +102,7 @@ def pull(reference: Reference, ports: Ports) -> tuple[Tree, Digest, str]:
 
 
 class NotRederived(VerificationFailed):
-    """The same inputs give another digest: another tool made the artifact, or it says of itself what is not so."""
+    """The same inputs give another digest: its maker, or what it says of itself, is another."""
 
     hint = "Flux renders the same components, see above; their packing or their description differs."
 

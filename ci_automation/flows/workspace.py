@@ -45,7 +45,7 @@ _MAX_ATTRIBUTES = 1 << 20
 
 
 class UnfitOverlayFolder(UsageError):
-    """A path of the configuration is not a folder that can be an overlay."""
+    """A path of the configuration cannot be an overlay folder."""
 
     hint = (
         "Write a folder below the repository's root that holds the overlay alone, clusters/production for example. "
@@ -57,7 +57,7 @@ class UnfitOverlayFolder(UsageError):
 
 
 class UnfitOverlayFile(UsageError):
-    """A file of an overlay folder is not what clusters and reviewers would see."""
+    """A file of an overlay folder is not what clusters and reviewers see."""
 
     hint = "Commit it as a regular file of Git with a plain name, or move it out of the folder."
 
@@ -76,7 +76,7 @@ class ComponentsInOverlay(UnfitOverlayFile):
 
 
 class ConcealedOverlay(UsageError):
-    """A `.gitattributes` changes the bytes of overlay files in checkouts, or hides their changes from reviewers."""
+    """A `.gitattributes` changes overlay files in checkouts, or hides their changes."""
 
     hint = "Remove that attribute, or end its pattern before the overlay folder."
 

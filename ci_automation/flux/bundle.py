@@ -110,7 +110,7 @@ class InvalidChecksums(ReleaseSourceError):
 
 
 class ChecksumMismatch(ReleaseSourceError):
-    """A file of a release is not the one that the release's checksums name."""
+    """A file of a release does not fit the release's checksums."""
 
     hint = (
         "This run used nothing of it: the download, a mirror or the release itself is damaged, or an attacker changed "

@@ -69,7 +69,7 @@ class InvalidOption(UsageError):
 
 
 class UnknownFlag(InvalidOption):
-    """A flag that neither this program nor the flux CLI of a release knows."""
+    """Neither this program nor the release's flux CLI knows a flag."""
 
     def __init__(self, flag: str, release: object, listed: Collection[str] = ()) -> None:
         super().__init__(f"flux install of {release} has no flag --{flag}", nearest_flag(flag, listed))

@@ -61,7 +61,7 @@ class EditedByHand(PolicyRefused):
 
 
 class MadeByAnotherTool(PolicyRefused):
-    """A components file has a release's objects, but a tool other than `flux install --export` wrote it."""
+    """Another tool than `flux install --export` wrote the components file."""
 
     hint = "Review the difference with `plan --accept-edits`, which replaces the file with the output of Flux."
 

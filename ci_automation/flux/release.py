@@ -60,7 +60,7 @@ class ReleaseIncomplete(ReleaseSourceError):
 
 
 class InvalidReleaseList(ReleaseSourceError):
-    """A list of releases or tags does not have GitHub's form, or is empty."""
+    """A list of releases or tags is empty, or not of GitHub's form."""
 
     hint = "Check the source of releases: it must have the form of GitHub's list of releases."
 

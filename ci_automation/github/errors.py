@@ -20,7 +20,7 @@ class InvalidApiUrl(UsageError):
 
 
 class InvalidToken(UsageError):
-    """A token has characters that no token can have, for example a line break."""
+    """A token has characters that none can have, such as a line break."""
 
     hint = "Set it to the token alone, or unset it to use no token."
 
@@ -45,13 +45,13 @@ class InvalidAppKey(UsageError):
 
 
 class GitHubUnreachable(ReleaseSourceError):
-    """GitHub cannot be reached, because of its name, its certificate, the network or a time-out."""
+    """GitHub cannot be reached: its name, its certificate, the network or a time-out."""
 
     hint = "Check the address and the network. Then run again."
 
 
 class AnswerLost(GitHubUnreachable):
-    """A request that must not be sent twice got no answer, so the run does not know whether GitHub did it."""
+    """A request that must not be sent twice got no answer."""
 
     hint = "GitHub may have done it, so this run does not send it again. Run again: the next run finds what was done."
 
@@ -77,13 +77,13 @@ class RateLimited(ReleaseSourceError):
 
 
 class UnexpectedGitHubAnswer(ReleaseSourceError):
-    """GitHub, or a proxy in its place, gave an answer that its API does not have."""
+    """GitHub, or a proxy, gave an answer that its API does not have."""
 
     hint = "Check that the address is GitHub's API, and that no proxy answers in its place. Then run again."
 
 
 class TooManyPulls(ReleaseSourceError):
-    """So many pull requests from one branch that a run does not find its own among them."""
+    """A branch has so many pull requests that the run does not find its own."""
 
     hint = (
         "Find out who opened them. Another name of the artifact in the configuration gives its requests another branch."
@@ -170,7 +170,7 @@ class AppLacksRights(GitHubDenied):
 
 
 class NotOnGitHub(ReleaseSourceError):
-    """An object does not exist, or the token may not see it; GitHub gives the same answer for both."""
+    """An object does not exist, or the token may not see it; GitHub does not say which."""
 
     hint = "Check the name, and that the token may read it."
 

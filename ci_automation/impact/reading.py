@@ -46,7 +46,7 @@ KEY = "?"  # the last part of the path of a key itself
 
 
 class UnreadableObjects(UsageError):
-    """A text that should hold Kubernetes objects is not YAML, or not the plain part of it that is looked into."""
+    """A text is not YAML of Kubernetes objects, or not the plain part of YAML."""
 
     hint = "Write it without anchors, aliases, tags and merge keys; `kustomize build` writes such text."
 

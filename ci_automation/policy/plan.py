@@ -29,7 +29,7 @@ MAX_PLAN_BYTES = 4 << 20
 
 
 class InvalidPlan(UsageError):
-    """A file is not a plan, was edited, or has another version of the schema."""
+    """A file is no plan, was edited, or has another schema."""
 
     hint = "Make the plan again: `plan` with `--out` writes it. Do not edit plans by hand."
 

@@ -39,7 +39,7 @@ MAX_STATEMENTS = 64  # of one kind
 
 
 class TooManyRecords(VerificationFailed):
-    """A digest has more records or holds than an artifact can have, so an attacker may hide one among them."""
+    """A digest has so many records or holds that one could be hidden among them."""
 
     hint = "A writer of the registry attached them. Find out who, and delete those that are not yours."
 

@@ -37,7 +37,7 @@ N = TypeVar("N", Record, HoldStatement)
 
 
 class ImmutableTagMoved(VerificationFailed):
-    """An immutable tag that points at another digest than its name says, which hides the digest in its name."""
+    """An immutable tag points at another digest than the one in its name."""
 
     hint = "A writer of the registry moved a tag that must never move. Find out who, and point it back or delete it."
 

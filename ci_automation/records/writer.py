@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class HoldNotKept(VerificationFailed):
-    """A hold that the registry does not return after it was written, so the channel did not move."""
+    """The registry does not return a hold that was written; the channel did not move."""
 
     hint = (
         "Without it the next scheduled run would undo the rollback. Check that the registry keeps referrers, then run "

@@ -48,7 +48,7 @@ class AccessDenied(RegistryError):
 
 
 class UnknownTokenHost(AccessDenied):
-    """A registry names a token server on another host, which may not be meant to see the registry's credentials."""
+    """A registry names a token server on another host, which may not see its credentials."""
 
     hint = (
         "Nothing was sent to that host. If the registry's documentation names it, set it as `tokenHost` under the "
@@ -60,7 +60,7 @@ class UnknownTokenHost(AccessDenied):
 
 
 class Unreachable(RegistryError):
-    """A registry cannot be reached, because of its name, its certificate, the network or a time-out."""
+    """A registry cannot be reached: its name, its certificate, the network or a time-out."""
 
     hint = "Check the address and the network. This program uses TLS for every registry that is not on this machine."
 
@@ -91,7 +91,7 @@ class ContentMismatch(RegistryError):
 
 
 class TagMoved(Conflict):
-    """Another writer moved a tag during a write, so this run did not repeat the write."""
+    """Another writer moved a tag while this run wrote it."""
 
     hint = "Another writer moved the tag. Run the same command again; it starts from the present digest."
 
@@ -102,7 +102,7 @@ class TagMoved(Conflict):
 
 
 class ReferrerLost(Conflict):
-    """This run stored a referrer, but other writers keep overwriting the tag that should list it."""
+    """Other writers keep overwriting the tag that lists referrers."""
 
     hint = "Another writer is signing or attesting the same artifact. Run the same command again when it is done."
 
@@ -131,7 +131,7 @@ class DeletionRefused(RegistryError):
 
 
 class OtherRegistry(RegistryError):
-    """A reference does not belong to the registry of this connection, whose credentials are only for that registry."""
+    """A reference is of another registry than this connection and its credentials."""
 
     hint = "This is a mistake in the program. Please report it."
 

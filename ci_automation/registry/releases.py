@@ -58,7 +58,7 @@ class ReleaseFileTooLarge(ReleaseSourceError):
 
 
 class OtherRelease(Conflict):
-    """A repository has other files, or something else, under the version of a release."""
+    """A repository has something else under the version of a release."""
 
     hint = (
         "Find out who pushed that. Name a repository that has releases alone; or delete the tag, then run the same "

@@ -44,7 +44,7 @@ class NotForClusters(UsageError):
 
 
 class NoSingleIdentity(UsageError):
-    """Several identities cannot be said in one entry, as clusters need it, without letting in others."""
+    """Several identities cannot be one entry for clusters without letting in others."""
 
     hint = "Give one identity by --identity and --issuer, or patterns that share the issuer."
     message = "the identities have different issuers and subjects, and one entry would match their mixtures"

@@ -42,7 +42,7 @@ _TABLE = (
 
 
 class ClusterWouldRefuse(VerificationFailed):
-    """An artifact is signed correctly, but clusters would refuse it, so the channel does not move."""
+    """Clusters would refuse a correctly signed artifact, so the channel does not move."""
 
     hint = (
         "Since Flux 2.8 a bundle of another identity hides the .sig: find out who signed it, and delete that referrer. "

@@ -40,7 +40,7 @@ _NAMES = ("critical", "identity", "docker-reference", "image", "docker-manifest-
 
 
 class SignaturesUnreadable(VerificationFailed):
-    """The tag may have signatures of others that would be lost if this run added its own."""
+    """The tag may hold others' signatures, which this run would overwrite."""
 
     hint = "Find out who wrote it, and delete the tag if you do not need the signatures in it."
 

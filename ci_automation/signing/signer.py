@@ -146,7 +146,7 @@ class KeySigner(Struct, frozen=True):
 
 
 class SignsLater(SigningError):
-    """A job that only shows what another one would do was asked for a signature."""
+    """A job that only shows was asked for a signature."""
 
     hint = "Report this as a bug: nothing is signed before the reviewers have answered."
     message = "this job only shows what a later job would do, and signs nothing"

@@ -27,7 +27,7 @@ NOBODY_NAMED = "no public key or identity is given"
 
 
 class NobodyTrusted(UsageError):
-    """A command has to verify a signature, but no key or identity is trusted."""
+    """No key or identity is trusted, and a signature has to be verified."""
 
     hint = "Give --public-key FILE, or --identity with --issuer; or `verify` in the configuration."
 

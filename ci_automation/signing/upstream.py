@@ -37,7 +37,7 @@ _NO_SUCH = frozenset({400, 404, 422})  # of what no log takes, the signature of 
 
 
 class UpstreamUnsigned(VerificationFailed):
-    """A file of a release has no signature, so nothing proves that Flux published it."""
+    """A file of a release has no signature of Flux."""
 
     hint = (
         "Flux signs every release: use releases from GitHub, or from a directory that `mirror` filled. "
@@ -49,7 +49,7 @@ class UpstreamUnsigned(VerificationFailed):
 
 
 class UpstreamForged(VerificationFailed):
-    """A file of a release is signed, but not by Flux's release workflow of exactly that version."""
+    """Another signer than Flux's release workflow of that version signed a file."""
 
     hint = (
         "This run used nothing of it. An attacker changed the source or a mirror, or the source does not have Flux's "

@@ -42,7 +42,7 @@ class Unsigned(VerificationFailed):
 
 
 class ForeignSignature(VerificationFailed):
-    """A digest is signed, but not by a trusted signer; `signers` has the identities that signed it."""
+    """A digest is signed, but not by a trusted signer; `signers` has who did."""
 
     hint = (
         "Find out who signed it. If you signed it, trust that key or identity: --public-key, or --identity with "

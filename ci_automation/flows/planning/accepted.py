@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SignedForOthers(VerificationFailed):
-    """A channel's digest is signed, but not by a signer that the clusters of the target trust."""
+    """Clusters of the target do not trust the signer of the channel's digest."""
 
     def __init__(self, promotion: Promotion, digest: Digest, found: Trusted, wanted: Trusted) -> None:
         super().__init__(

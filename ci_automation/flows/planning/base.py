@@ -166,7 +166,7 @@ class OptionsUnclear(PolicyRefused):
 
 
 class EditedNotAdopted(PolicyRefused):
-    """An artifact to adopt whose components file is not what its release and options give."""
+    """The components file to adopt is not what its release and options give."""
 
     hint = (
         "To adopt it as it is, give --adopt and --accept-edits: the next update then drops the edits. To keep them, "

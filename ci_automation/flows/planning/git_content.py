@@ -61,7 +61,7 @@ _DEPTHS = ((), ("files",), ("files", "pages"), ("files", "pages", "makers"))  # 
 
 
 class CheckoutDiffers(UsageError):
-    """The checked out content is neither that of the default branch now, nor that of the run's commit."""
+    """The checkout has neither the default branch's content nor that of the run's commit."""
 
     hint = (
         "Check the default branch out without filters, and let no step before this one write into the folder. Run it "
@@ -73,7 +73,7 @@ class CheckoutDiffers(UsageError):
 
 
 class ContentMoved(Conflict):
-    """The default branch changed the content, or its rules, between the judgement and the publication."""
+    """The default branch changed content or rules before the publication."""
 
     hint = "Nothing was tagged. The next run judges what the default branch has by then."
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ImageMissing(VerificationFailed):
-    """An image that is not in its registry, so that it can be neither pinned nor pulled."""
+    """An image is not in its registry, so it cannot be pinned or pulled."""
 
     hint = "Copy the images there with `mirror --images` first, or give a version or a --registry that has the images."
 

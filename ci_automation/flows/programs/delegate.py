@@ -45,7 +45,7 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv6l": "arm", "armv7l": "
 
 
 class DelegationFailed(VerificationFailed):
-    """A release's own flux CLI could not be had, is not vouched for, or did not render what was asked for."""
+    """A release's own flux CLI is missing, not vouched for, or rendered something else."""
 
     hint = "Use a newer version of this program: it may know the release, and then needs no flux CLI."
 

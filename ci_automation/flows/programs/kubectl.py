@@ -62,7 +62,7 @@ class ClusterDenies(ClusterError):
 
 
 class KubectlFailed(ClusterError):
-    """The API server takes an object not, or something was not ready in time; the message is kubectl's own."""
+    """The API server refuses an object, or it was not ready in time, as kubectl says."""
 
     hint = "Nothing after it was applied. Mend the cause, and run it again: what is there already stays."
 

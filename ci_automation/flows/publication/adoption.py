@@ -39,7 +39,7 @@ _IGNORE_FILE = ".sourceignore"  # of source-controller, which also drops its own
 
 
 class NotAdopted(VerificationFailed):
-    """A person was asked whether to trust an artifact, and did not say yes."""
+    """No person said yes to trusting an artifact."""
 
     hint = (
         "Review the listed files. To adopt the digest, answer yes or add --yes; in the action, set `adopt` to exactly "

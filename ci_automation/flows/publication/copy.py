@@ -50,7 +50,7 @@ class TooLargeToCopy(RegistryError):
 
 
 class RefersElsewhere(VerificationFailed):
-    """What is to be copied says that it is attached to something else, so that the target would list it there."""
+    """What is to be copied says that it is attached to something else."""
 
     hint = (
         "Nothing was copied. Find out who published it: a bundle that is attached so hides a signature from clusters."

@@ -30,7 +30,7 @@ _LOOKED_AT = 50  # tags for a hint: each costs some requests
 
 
 class NotInHistory(UsageError):
-    """The digest to go back to is not in the channel's repository, or none is named."""
+    """The digest to go back to is not in the repository, or not named."""
 
     def __init__(self, channel: Reference, wanted: str, present: Digest, ports: Ports) -> None:
         published = [str(it.tag) for it in immutable_references(channel, ports)]
@@ -67,7 +67,7 @@ def _had(channel: Reference, tags: Sequence[str], present: Digest, ports: Ports)
 
 
 class AmbiguousVersion(UsageError):
-    """Several digests have the version to go back to, and no record tells which one the channel had last."""
+    """Several digests have that version, and no record tells which the channel had last."""
 
     def __init__(self, channel: Reference, version: Version, tags: tuple[str, ...]) -> None:
         super().__init__(f"{len(tags)} digests in the repository of {channel} have {version}: {', '.join(tags)}")
@@ -75,7 +75,7 @@ class AmbiguousVersion(UsageError):
 
 
 class NotOfThisChannel(PolicyRefused):
-    """A digest was published on other channels of the repository, and never on this one."""
+    """A digest was published on other channels alone."""
 
     hint = "A rollback goes back to a digest that the channel had. `promote` takes the digest of another channel."
 
@@ -84,7 +84,7 @@ class NotOfThisChannel(PolicyRefused):
 
 
 class OtherVersion(VerificationFailed):
-    """A tag says another version than its digest has; all writers of the registry can make such a tag."""
+    """A tag says another version than its digest has."""
 
     hint = (
         "A writer of the registry made a misleading tag. Find out who, and delete it; name the digest to go back to it."
@@ -95,7 +95,7 @@ class OtherVersion(VerificationFailed):
 
 
 class PastNotOurs(VerificationFailed):
-    """The digest to go back to is not signed, and no signed record says that the channel had it."""
+    """The digest to go back to is unsigned, and no signed record names it."""
 
     hint = "Nothing was signed or moved. `history` lists the signed digests."
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ChannelMovedBack(VerificationFailed):
-    """A channel points at a digest that it had left: an old one that is signed, and no longer wanted."""
+    """A channel points at an old signed digest that it had left."""
 
     def __init__(self, observed: Observed, later: Record | datetime) -> None:
         channel = observed.channel
@@ -42,7 +42,7 @@ class ChannelMovedBack(VerificationFailed):
 
 
 class PublishedElsewhere(VerificationFailed):
-    """A channel points at a digest that was published to other channels, and never to this one."""
+    """A channel points at a digest that only other channels published."""
 
     def __init__(self, observed: Observed, others: tuple[str, ...]) -> None:
         super().__init__(

@@ -51,7 +51,7 @@ _ACCEPT = "--accept-identity-change"
 
 
 class IdentityChange(VerificationFailed):
-    """This run signs as another signer than the trusted one, so clusters would refuse the artifact."""
+    """This run signs as another signer than clusters trust."""
 
     def __init__(self, signing: Trusted, trusted: Trusted) -> None:
         super().__init__(

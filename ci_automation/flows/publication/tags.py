@@ -37,7 +37,7 @@ _AT_ONCE = 16  # requests: each takes a thread, and all who can write to the reg
 
 
 class ImmutableTagTaken(Conflict):
-    """An immutable tag points at another digest than the one it is named after."""
+    """An immutable tag points at another digest than its name says."""
 
     hint = (
         "A writer of the registry moved a tag that must never move. Find out who, and delete the tag before you "
@@ -62,7 +62,7 @@ class VersionTagTaken(Conflict):
 
 
 class VersionTagAstray(VerificationFailed):
-    """A version tag leads to a signed digest, and not to the one that belongs there."""
+    """A version tag leads to another signed digest than it should."""
 
     hint = "Find out who moved the tag. The next `update` of the channel, or `check --heal`, moves it back."
 

@@ -36,7 +36,7 @@ class UnreadableDirectory(ReleaseSourceError):
 
 
 class LeavesDirectory(ReleaseSourceError):
-    """A file in a directory of releases is a link to a place outside of it."""
+    """A file of a directory of releases links to a place outside."""
 
     hint = "Put the file itself into the directory. This program reads and writes nothing outside of it."
 

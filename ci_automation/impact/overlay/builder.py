@@ -58,11 +58,11 @@ class BuildFailed(Error):
 
 
 class BuildStopped(BuildFailed):
-    """A build was given up, or its output cannot be used; another program, or a larger machine, may build it."""
+    """A build was given up, or its output is unusable; a larger machine may build it."""
 
 
 class KustomizeUnusable(Error):
-    """Nothing was built, for reasons that are not the overlay's: the program cannot be started, or the disk is full."""
+    """kustomize cannot be started, or the disk is full; nothing was built."""
 
 
 class Kustomize(Protocol):

@@ -88,7 +88,7 @@ class NoCloudIdentity(UsageError):
 
 
 class CloudLoginFailed(RegistryError):
-    """A service that the login to a cloud needs refuses, fails, or cannot be reached."""
+    """A service for the login to a cloud refuses, fails, or is unreachable."""
 
     def __init__(self, provider: Provider, service: str, host: str, problem: str, attempts: int = 1) -> None:
         tried = f", the last of {attempts} attempts" if attempts > 1 else ""

@@ -169,7 +169,7 @@ def _cosign_envelope(body: bytes, where: str) -> dict[str, Any]:
 
 
 class OtherHalf(UsageError):
-    """A public key is named where the private one is needed, or a private one where the public one is."""
+    """A public key is given as the private one, or the other way round."""
 
     def __init__(self, where: str, reason: str, hint: str) -> None:
         super().__init__(f"the key {where} is {reason}")

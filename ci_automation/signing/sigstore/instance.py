@@ -45,7 +45,7 @@ _MAX_BUNDLE_BYTES = 32 << 20
 
 
 class NoSigningServices(SigningError):
-    """The trust configuration has only the roots of a Sigstore instance, or lacks a service that signing needs."""
+    """The trust configuration lacks a service that signing needs."""
 
     hint = (
         "Give a client trust configuration, whose signingConfig names Fulcio and Rekor; a trusted_root.json does not."
