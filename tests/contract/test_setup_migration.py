@@ -52,6 +52,7 @@ REFERRED = {  # by its number in the tutorial
     r"Steps \d+ and (\d+) need": "Set `prune: true`",
     r"so step (\d+) moves one": "Move production-eu first",
     r"then step (\d+) moves": "Then the others, one after the other, until a command fails: production-us.",
+    r"so finish step (\d+) of a channel first": "Set `prune: true`",
     r"Between steps (\d+) and \d+,": "Move staging.",
     r"Between steps \d+ and (\d+),": "Let Git apply the rest",
 }
