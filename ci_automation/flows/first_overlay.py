@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
-from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
+from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder, require_overlay_path
 from ci_automation.impact.overlay.alone import kustomization_of
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS
 from ci_automation.impact.overlay.kustomization import kustomization_file, lists
@@ -53,4 +53,8 @@ def first_overlay(top: Path, folder: str | None, taken: Tree | None, *, complete
         components = COMPONENTS_PATH if taken is None else COMPONENTS
         note = _NOTE.format(components=components).encode()
         tree = tree.replaced("kustomization.yaml", note + kustomization_of(components))
-    return FirstOverlay(tree, dict(sorted((f"{folder}/{it.path}", it.content.decode()) for it in tree.files)))
+    try:
+        new = {f"{folder}/{it.path}": it.content.decode() for it in tree.files}
+    except UnicodeDecodeError:
+        raise UnfitOverlayFile(folder, "would get a file that is not text: make the folder by `pull`") from None
+    return FirstOverlay(tree, dict(sorted(new.items())))

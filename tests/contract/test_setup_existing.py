@@ -198,3 +198,13 @@ def test_an_artifact_that_cannot_be_read_is_told_and_its_path_is_kept(
     assert reason in told
     assert path_of(clone, "staging") == before == ("./", "flux-system")
     assert parse_config((clone / CONFIG).read_bytes(), CONFIG).artifacts[0].overlay is None
+
+
+def test_a_file_of_the_artifact_that_is_no_text_is_told(
+    clone: Path, registry: InMemoryRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    push(registry, "staging", {**of_folder("v2.8.8"), "logo.png": "\udcff"})
+    assert run([*SETUP, "--overlay", "own"]) == 2
+    assert "'own' would get a file that is not text: make the folder by `pull`" in capsys.readouterr().err
+    assert not (clone / ".github").exists()
+    assert run([*SETUP]) == 0
