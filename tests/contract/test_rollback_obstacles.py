@@ -16,6 +16,7 @@ from ci_automation.flows.publication.tags import ImmutableTagTaken, VersionTagTa
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import verify_channel
+from ci_automation.policy.decision import Decision
 from ci_automation.records.attached import TooManyRecords
 from ci_automation.records.ledger import Ledger
 from tests.contract.interference import Killed
@@ -243,6 +244,15 @@ class TestAfterAKilledPublication:
             update(CHANNEL, world.ports(), intent(policy=AUTO))
         world.registry.before = lambda _: None
         return world
+
+    def test_the_digest_that_was_left_does_not_come_back_though_nothing_signed_is_about_it(self) -> None:
+        world = self.killed(lambda world: update(CHANNEL, world.ports(), intent()))
+        left = at(world)
+        forget_signature(world, left)
+        back(world)
+        outcome = update(CHANNEL, world.ports(), intent(policy=AUTO))
+        assert (version_of(world), outcome.left) == (PATCH, Decision.WAIT)
+        assert at(world) != left
 
     @pytest.mark.parametrize("fast", [timedelta(), timedelta(days=90)], ids=["clocks agree", "one was ahead"])
     def test_nobody_moves_the_channel_up_again_to_what_it_had_before_that(self, fast: timedelta) -> None:

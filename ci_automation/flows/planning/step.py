@@ -20,7 +20,7 @@ from ci_automation.impact.checks.images import look_up
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.policy.gates import release_verdicts
-from ci_automation.policy.hold import Offered, hold_verdict, still_on
+from ci_automation.policy.hold import Offered, hold_verdict, is_held, still_on
 from ci_automation.policy.plan import ImageChange
 from ci_automation.report.findings import Findings
 
@@ -227,8 +227,9 @@ def _verdicts(base: Base, made: Made, content: Content, intent: Intent) -> tuple
     release, composed = made.release.release, made.composed
     situation = intent.situation(base.version, base.holds, {release.version: made.fixes})
     of_release = release_verdicts(release, situation)
-    if release.version == base.version:
-        of_release = (*of_release, hold_verdict(base.holds, Offered(digest=composed.digest), intent.now))
+    of_digest = hold_verdict(base.holds, Offered(digest=composed.digest), intent.now)
+    if release.version == base.version or (is_held((of_digest,)) and not is_held(of_release)):
+        of_release = (*of_release, of_digest)
     return (*of_release, *content_verdicts(content, situation))
 
 
