@@ -54,8 +54,11 @@ class Hold(Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Return whether it was written to end the hold: its date was no later than the moment itself."""
-        return self.until is not None and self.until <= self.at
+        """Return whether it was written to end the hold: a change of it whose date was no later than the moment itself.
+
+        A rollback may be dated later than its hold ends, after a record by a clock that was ahead.
+        """
+        return self.moved is not None and self.until is not None and self.until <= self.at
 
     def is_on(self, now: datetime) -> bool:
         """Return whether its date, if it has one, is yet to come."""

@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -88,6 +88,16 @@ def test_of_what_hides_records_a_row_says_so_and_the_other_rows_are_there(*, api
     assert hidden.version == OLD
     assert said.startswith("its records cannot be read: ")
     assert reason in said
+
+
+def test_a_hold_by_a_clock_behind_that_of_a_record_is_not_said_to_be_lifted() -> None:
+    world = World()
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    ahead = replace(world.ports(), clock=lambda: datetime(2029, 1, 1, tzinfo=UTC))
+    assert update(CHANNEL, ahead, intent()).done == 1
+    back(world, str(OLD), until=datetime(2027, 3, 1, tzinfo=UTC))
+    said = [cells[6] for _, _, cells in table_rows(history(CHANNEL, world.ports()).entries, CHANNEL.repository)]
+    assert [it for it in said if "hold" in it] == [f"{PATCH} on hold until 2027-03-01 00:00 on production"]
 
 
 def digest_of(world: World, version: Version) -> Digest:
