@@ -19,6 +19,7 @@ from ci_automation.flows.verify import verify_channel
 from ci_automation.policy.decision import Decision
 from ci_automation.records.attached import TooManyRecords
 from ci_automation.records.ledger import Ledger
+from ci_automation.signing.trust import TrustedKeys
 from tests.contract.interference import Killed
 from tests.contract.planting import (
     EVERY,
@@ -32,12 +33,13 @@ from tests.contract.planting import (
 )
 from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, version_of
 from tests.fakes.registry import Asked
-from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent
+from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.flux.version import Version
+    from ci_automation.report.adoption import Adoption
 
 LESS = type(OVERLAY)(OVERLAY.files[:1])
 
@@ -224,6 +226,40 @@ class TestTheHoldAgain:
         roll_back(proposal, today, intent())
         (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
         assert hold.since >= now
+
+
+def test_what_a_run_publishes_that_began_before_the_release_came_and_went_is_noticed_by_the_next() -> None:
+    world = World()
+    oldest = init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY)).digest
+    world.registry.requests.clear()
+
+    def meanwhile(asked: Asked) -> None:
+        if asked == Asked("resolve", str(CHANNEL)):  # the last look before the move
+            world.registry.before = lambda _: None
+            update(CHANNEL, world.ports(), intent())
+            back(world, str(OLD))
+            assert at(world) == oldest
+
+    world.registry.before = meanwhile
+    update(CHANNEL, world.ports(), intent())
+    assert version_of(world) == PATCH
+    with pytest.raises(ChannelMovedBack, match="rolled back"):
+        update(CHANNEL, world.ports(), intent())
+
+
+def test_a_hold_that_the_old_key_alone_signed_ends_with_it(world: World) -> None:
+    back(world)
+    assert held(world) == [MINOR]
+    shown: list[Adoption] = []
+
+    def ask(adoption: Adoption) -> bool:
+        shown.append(adoption)
+        return True
+
+    new = replace(world.ports("theirs", "theirs"), confirm=ask)
+    update(CHANNEL, new, intent(adopt=True, policy=EVERY))
+    assert [adoption.holds for adoption in shown] == [()]
+    assert Ledger(world.registry, CHANNEL, TrustedKeys((signing_key("theirs").public,))).holds(at(world)) == ()
 
 
 class TestAfterAKilledPublication:
