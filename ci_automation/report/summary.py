@@ -120,7 +120,7 @@ def _to_approve(account: Account) -> Iterator[str]:
         if url := account.approval_urls.get(step.target):
             how = f"open {link('this page', url)}"
         yield f"To approve {called(step.new_version)}, {how}."
-    yield f"The approval counts only for {code(str(pending.target))} on top of {code(str(pending.base))}."
+        yield f"The approval counts only for {code(str(step.target))} on top of {code(str(step.base))}."
 
 
 def _changes(account: Account) -> Iterator[str]:

@@ -129,7 +129,11 @@ def test_each_of_several_steps_that_wait_has_its_way_to_a_yes() -> None:
     assert f"with `--approve {ASKED.target}`" in told
     assert f"with `--approve {ASKED.target} --approve {last.target}`." in told
     beside = replace(last, base=ASKED.base)
-    assert f"with `--approve {last.target}`." in summary((replace(both, waiting=(ASKED, beside)),), None, LIMIT)
+    told = summary((replace(both, waiting=(ASKED, beside)),), None, LIMIT)
+    assert (
+        f"with `--approve {last.target}`.\n\nThe approval counts only for `{last.target}` on top of `{PATCHED}`."
+        in told
+    )
     asked = summary((replace(both, approval_urls={ASKED.target: URL}),), None, LIMIT)
     assert "To approve Flux v2.9.4, wait: the run asks once v2.9.4 is published." in asked
     own = summary((replace(both, approval_urls={ASKED.target: URL, last.target: f"{URL}1"}),), None, LIMIT)
