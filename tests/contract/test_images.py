@@ -250,7 +250,7 @@ class TestMissing:
         text = components(registry)
         (hazard,) = missing(text, registry, registries())
         assert (hazard.certainty, hazard.subject) == (Certainty.UNCHECKED, image_names(text)[-1])
-        assert "is unknown" in hazard.sentence
+        assert hazard.sentence.startswith(f"an image could not be looked up ({hazard.subject}): ")
         assert "refuses to read mirror/source-controller: 403" in hazard.sentence
 
     def test_a_mirror_that_is_not_there_is_said_once(self) -> None:
