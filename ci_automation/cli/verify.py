@@ -130,6 +130,7 @@ def pull_command(artifact: str, folder: str, given: Arguments) -> None:
         files = sorted(file.path for file in tree.files)
         print_json({"artifact": str(reference), "digest": str(digest), "signature": trust, "files": files}, "pull")
         return
-    print_line(f"{len(tree.files)} files of {digest} are in {folder}; its signature was {trust}.")
+    counted = "1 file" if len(tree.files) == 1 else f"{len(tree.files)} files"
+    print_line(f"{folder} has {counted} of {digest}; its signature was {trust}.")
     if ports.trusted is None:
         print_line(f"Nothing was verified: {ports.why_nobody}.")

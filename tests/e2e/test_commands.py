@@ -14,7 +14,7 @@ from unittest.mock import ANY
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved, digests, ours, write_tree
+from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved, digests, ours, packed, write_tree
 from tests.fakes.releases import write_releases
 from tests.fakes.world import OVERLAY, key_pem, signing_key
 
@@ -596,6 +596,15 @@ def test_what_is_on_hold_is_told_with_the_command_that_lifts_it(desk: Desk) -> N
         assert shlex.split(line)[:4] == ["flux-manifests", "rollback", CHANNEL, "--lift"]
     assert desk.ok(*shlex.split(lines["check"])[1:], "--yes").out.endswith(f") on {CHANNEL} is lifted.\n")
     assert "To lift the hold" not in desk.ok("check", CHANNEL, *TRUSTED).out
+
+
+def test_pull_counts_what_it_unpacked(desk: Desk) -> None:
+    digest = desk.init()
+    told = desk.ok("pull", CHANNEL, "out", *TRUSTED).out
+    assert told == f"out has 1 file of {digest}; its signature was verified.\n"
+    desk.write("out/kustomization.yaml", "resources: [flux-system/gotk-components.yaml]\n")
+    desk.publish(packed(dict(desk.files("out"))))
+    assert desk.ok("pull", CHANNEL, "again", *TRUSTED).out.startswith("again has 2 files of sha256:")
 
 
 def test_a_held_release_that_the_plan_passes_over_is_told_with_that_command_too(desk: Desk) -> None:
