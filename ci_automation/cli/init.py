@@ -33,6 +33,7 @@ from ci_automation.flows.migration import (
     require_encrypted_build,
 )
 from ci_automation.flows.sync import sync
+from ci_automation.flux.proof import known_releases
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.report.blocks import on_terminal, plain_text
@@ -48,6 +49,14 @@ if TYPE_CHECKING:
 
 _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --signing key or --signing keyless."
 _SIGNING = ("signing", "key", "signature-format", "accept-identity-change", "public-key", *IDENTITIES)
+
+
+class NoFluxVersion(UsageError):
+    """A first artifact is asked for, and no release of Flux to begin with."""
+
+    def __init__(self) -> None:
+        super().__init__("init begins with a release of Flux, and none is named")
+        self.hint = f"Add `--flux-version {known_releases()[-1]}`, or `--from` with the folder of `flux bootstrap`."
 
 
 @click.command("init", cls=HeadedCommand)
@@ -117,11 +126,16 @@ def _require_fitting(
     """Check that the options go together.
 
     Raises:
+        NoFluxVersion: neither --flux-version nor --from is given.
         ContradictingOptions: they do not.
     """
+    if source is None and flux_version is None:
+        raise NoFluxVersion
     others = (flux_version, given.overlay, given.components_file, given.flags)
-    if (source is None) == (flux_version is None) or (source and any(others)):
-        raise ContradictingOptions("init takes --flux-version, or --from without --overlay, a version or flags")
+    if source is not None and any(others):
+        raise ContradictingOptions(
+            "--from says version, flags, overlay and components file: no option for these goes with it"
+        )
     if source is None and (allowed.keep_sync or allowed.still_in_git):
         raise ContradictingOptions("--keep-sync and --still-in-git go with --from")
 

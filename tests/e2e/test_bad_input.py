@@ -176,6 +176,7 @@ BAD = [
         "registry password", 2, "invalid-option", "every cluster", just(*INIT, "--registry-creds", "u:canary-p4ssw0rd")
     ),
     Bad("bad log level", 2, "invalid-option", "--log-level=loud", just(*INIT, "--log-level", "loud")),
+    Bad("no version", 2, "no-flux-version", "and none is named", just("init", CHANNEL, *SIGNED)),
     Bad("bad version", 2, "invalid-version", "'latest'", just("init", CHANNEL, "--flux-version", "latest", *SIGNED)),
     Bad(
         "bad approval", 2, "invalid-digest", "'v2.99.4'", with_plan(dict, "apply", "plan.json", "--approve", "v2.99.4")
