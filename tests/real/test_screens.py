@@ -22,7 +22,7 @@ from tests.real.peers import flux_releases
 if TYPE_CHECKING:
     from pathlib import Path
 
-LINES, COLUMNS = 2 * 25, 80
+LINES, COLUMNS = 2 * 24, 80
 CONFIG = "version: 1\nsource: dir:{releases}\nartifacts: [{{name: production, url: 'layout:r:production', {keys}}}]\n"
 KEYS = "signing: {key: cosign.key}, verify: {publicKey: cosign.pub}"
 
@@ -107,7 +107,8 @@ def test_a_plan_from_2_7_3_to_2_9_4_fits_on_two_screens(
     (tmp_path / ".github/flux-manifests.yaml").write_text(CONFIG.format(releases=flux_releases(), keys=KEYS))
     assert run(["init", "production", "--flux-version", "v2.7.3"]) == 0
     shown = "\n".join(screen(tmp_path, COLUMNS, "plan", "production"))
-    assert screen_lines(shown) <= LINES, shown
+    read = shown.partition("To read all of it:")[0]  # without commands, whose paths and digests have any length
+    assert screen_lines(read) <= LINES, shown
     words = " ".join(shown.split())
     assert "10 CRDs lose v1beta2 (Alert, Bucket, GitRepository" in words
     assert "Run `flux migrate`" in words
