@@ -40,11 +40,10 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.channels import Family
+    from ci_automation.cli.own_files import Tags
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.flux.version import Version
-
-    Tags = Mapping[str, Collection[str] | None]  # in the repository of each channel; None: not known
 
 _UNCHANGED = "is as it should be"
 

@@ -208,3 +208,14 @@ def test_a_file_of_the_artifact_that_is_no_text_is_told(
     assert "'own' would get a file that is not text: make the folder by `pull`" in capsys.readouterr().err
     assert not (clone / ".github").exists()
     assert run([*SETUP]) == 0
+
+
+@pytest.mark.parametrize(("version", "api"), [("v2.5.1", "v1beta2"), ("v2.8.8", "v1")])
+def test_objects_are_those_that_the_flux_of_the_artifact_knows(
+    clone: Path, registry: InMemoryRegistry, version: str, api: str
+) -> None:
+    push(registry, "staging", of_folder(version))
+    assert run([*SETUP]) == 0
+    for name in ("staging", "production"):
+        source, _ = yaml.safe_load_all((clone / f"flux-manifests/{name}/sync.yaml").read_text())
+        assert source["apiVersion"] == f"source.toolkit.fluxcd.io/{api}"
