@@ -47,24 +47,29 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
 def _unlike(answers: Answers, migration: Migration) -> Iterator[str]:
     """Yield what to do about clusters that do not have the source's version and files, or have no channel yet."""
     names, newest = migration.names, migration.version
-    if chosen := migration.folders.get(ANY):
+    if chosen := [it for it in migration.folders.get(ANY, ()) if not any(it.differs(migration.source))]:
         yield (
             f"Choose a CHANNEL for each NAME of {_called(chosen, migration)}: their paths name none. Then run `setup` "
             f"again.\necho NAME >> {answers.objects}/CHANNEL/{CLUSTERS}\n{answers.again}"
         )
     if older := [f"{names.name(it.path)} ({it.version})" for it in migration.every if it.version < newest]:
         yield f"Update to {newest} in Git, as until now, so that no cluster changes when it moves: {_all(older)}."
-    differing: dict[tuple[str, str], list[ClusterFolder]] = {}
+    differing: dict[tuple[str | None, str], list[ClusterFolder]] = {}
     for channel, there in migration.folders.items():
         for folder in there:
             if found := [*folder.differs(migration.source)]:
-                differing.setdefault((channel, _all(found)), []).append(folder)
-    for (channel, what), unlike in differing.items():
-        yield (
-            f"{_called(unlike, migration)} would lose what differs from {names.name(migration.source.path)}: {what}. "
-            f"{answers.objects}/{channel}/{CLUSTERS} leaves them out until that is settled: "
-            f"{answers.docs}/guides/migration.md#folders-that-differ"
+                by = channel if names.name(folder.path) in migration.moving.get(channel, ()) else None
+                differing.setdefault((by, _all(found)), []).append(folder)
+    page = f"{answers.docs}/guides/migration.md#folders-that-differ"
+    for (by, what), unlike in differing.items():
+        told = (
+            f"Steps below move them all the same, since {answers.objects}/{by}/{CLUSTERS} names them. To leave them "
+            "out, delete their names there and run `setup` again"
+            if by
+            else f"No step below moves them until that is settled, since no {CLUSTERS} names them"
         )
+        lost = f"would lose what differs from {names.name(migration.source.path)}: {what}"
+        yield f"{_called(unlike, migration)} {lost}. {told}: {page}"
 
 
 def left_to_name(answers: Answers) -> Iterator[str]:

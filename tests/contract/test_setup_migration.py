@@ -393,7 +393,37 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
     settled = left(*THREE, "--yes")
     assert names.read_text() == "production-b\nproduction-d\n"
     assert line(settled, "Then the others, one after the other, until a command fails: production-d.")
+    assert "Steps below move them all the same" in line(settled, ". production-b would lose")
+    assert "No step below moves them" in line(settled, ". production-e would lose")
     assert "## Folders that differ\n" in (DOCS / "guides/migration.md").read_text()
+
+
+def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list_names_it(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for cluster in ("test-01", "test-02", "eu-01"):
+        bootstrap(clone, f"clusters/{cluster}/flux-system")
+    bootstrap(clone, "clusters/eu-02/flux-system", own={})
+    bootstrap(clone, "clusters/eu-03/flux-system", options=Options(log_level="debug"))
+    listed = left(*THREE)
+    assert line(listed, "for each NAME of eu-01, test-01 and test-02: their paths name none.")
+    assert "No step below moves them" in line(listed, ". eu-02 would lose")
+    for name, channel in {"test-01": "staging", "test-02": "staging", "eu-01": "production", "eu-02": "stable"}.items():
+        folder = clone / f"flux-manifests/{channel}"
+        with (folder / "clusters.txt").open("a") as names:
+            names.write(f"{name}\n")
+    named = left(*THREE, "--yes")
+    assert not any("for each NAME" in it for it in named)
+    assert "No step below moves them" in line(named, ". eu-03 would lose what differs from test-01: ")
+    told = line(named, ". eu-02 would lose")
+    assert told.partition(". ")[2] == (
+        "eu-02 would lose what differs from test-01: kustomization.yaml and memory.yaml. Steps below move "
+        "them all the same, since flux-manifests/stable/clusters.txt names them. To leave them out, delete their names "
+        "there and run `setup` again: "
+        "https://github.com/acme/ci-automation/blob/HEAD/docs/guides/migration.md#folders-that-differ"
+    )
+    assert line(named, "Move eu-02.")
+    assert not any("eu-03" in it for it in named if "eu-03 would lose" not in it)
 
 
 def test_what_differs_can_be_a_patch_of_the_channel_or_a_channel_of_its_own(clone: Path) -> None:
