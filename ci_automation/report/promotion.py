@@ -140,11 +140,17 @@ def promotion_parts(
     is_first = shown.first is not None and not shown.done
     yield from _first_parts(shown, shown.first, every=every) if shown.first and is_first else ()
     told = shown.reasons if fails else brief_reasons(shown.reasons, found.gates)
-    yield from text_parts(found, every=True) if every else brief_parts(found, told)
+    parts = text_parts(found, every=True) if every else brief_parts(found, told)
+    # No command shows more of a first digest that is there: there is nothing to compare it with.
+    yield from map(_without_hint, parts) if shown.done and not shown.before else parts
     if is_first and not every:
         yield from on_terminal(rights_blocks(found.rights, every=False))
     if said := notes_text(shown.notes) if every else notes_hint(shown.notes):
         yield from map(MarkedLine, said.splitlines())
+
+
+def _without_hint(part: Part) -> Part:
+    return replace(part, text=part.text.removesuffix(HINT)) if isinstance(part, MarkedLine) else part
 
 
 def _first_parts(shown: PromotionShown, first: FirstDigest, *, every: bool) -> Iterator[Part]:
