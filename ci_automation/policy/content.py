@@ -83,7 +83,8 @@ def _removal(content: Content, situation: Situation) -> Verdict:
     if left := [name for name in content.removed if name not in allowed]:
         ended = [it.until for it in given if it.of in left]
         note = f" (the permission in the configuration ended on {max(ended):%Y-%m-%d})" if ended else ""
-        reason = f"{', '.join(left)} would be removed; --allow-removal allows that{note}"
+        number = f"{len(left)} object{'s' if len(left) > 1 else ''}"
+        reason = f"{number} would be removed; --allow-removal allows that: {', '.join(left)}{note}"
         return Verdict("removal", Decision.REFUSED, reason, looked_at)
     why = ", ".join(dict.fromkeys(it.told for it in allowed.values()))
     return Verdict("removal", Decision.AUTO, f"{names} would be removed, which {why}", looked_at, allowed=True)

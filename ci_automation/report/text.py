@@ -156,7 +156,9 @@ def steps_table(
     rows = [(word, str(version), digest(at), "") for word, version, at in places]
     rows += [(word, str(step.new_version), digest(step.target), why) for word, step, why in steps]
     passed = passed_over_rows(plan) if plan else ()
-    rows += [(_LEFT[decision], versions, "", Reasons(reasons)) for decision, versions, reasons in passed]
+    for decision, versions, reasons in passed:
+        is_whole = every or decision is Decision.WAIT
+        rows.append((_LEFT[decision], versions, "", Reasons(reasons if is_whole else _in_short(reasons))))
     return digests_table(rows)
 
 
@@ -205,9 +207,13 @@ def main_reasons(step: PlannedStep) -> tuple[str, ...]:
     """
     allowed = {gate.reason for gate in step.gates if gate.allowed}
     told = tuple(it if it in allowed else shortened(it) for it in step.reasons)
-    if step.decision is Decision.AUTO or len(told) <= _FEW:
-        return told
-    return shortened(_gravest(step)), f"and {len(told) - 1} more reasons"
+    is_short = step.decision is Decision.AUTO or len(told) <= _FEW
+    return told if is_short else _in_short((_gravest(step), *told[1:]))
+
+
+def _in_short(reasons: tuple[str, ...]) -> tuple[str, ...]:
+    """Return few reasons, or the first of many, and how many more there are."""
+    return reasons if len(reasons) <= _FEW else (shortened(reasons[0]), f"and {len(reasons) - 1} more reasons")
 
 
 def _gravest(step: PlannedStep) -> str:

@@ -14,6 +14,8 @@ from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, Verdict, decide, reasons
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Allowance, Policy
+from ci_automation.report.findings import Findings
+from ci_automation.report.text import because
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 SITUATION = Situation(Version.parse("v2.8.8"), Policy(), NOW)
@@ -27,7 +29,7 @@ CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
         pytest.param(
             {"removed": (CRD,)},
             "refused",
-            f"{CRD} would be removed; --allow-removal allows that",
+            f"1 object would be removed; --allow-removal allows that: {CRD}",
             id="a CRD would be removed",
         ),
         pytest.param(
@@ -109,10 +111,11 @@ def test_gates_on_content(change: dict[str, object], decision: str, said: str) -
     ("days", "names", "said"),
     [
         pytest.param((1,), (CRD,), f"{CRD} would be removed, which the configuration allows until 2026-07-02: unused", id="on"),
-        pytest.param((0,), (CRD,), f"{CRD} would be removed; --allow-removal allows that (the permission in the configuration ended on 2026-07-01)", id="over"),
+        pytest.param((0,), (CRD,), f"1 object would be removed; --allow-removal allows that: {CRD} (the permission in the configuration ended on 2026-07-01)", id="over"),
         pytest.param((0, 1), (CRD,), f"{CRD} would be removed, which the configuration allows until 2026-07-02: unused", id="renewed"),
-        pytest.param((1,), (CRD, "Deployment/x"), "Deployment/x would be removed; --allow-removal allows that", id="something else too"),
-        pytest.param((), (CRD,), f"{CRD} would be removed; --allow-removal allows that", id="none"),
+        pytest.param((1,), (CRD, "Deployment/x"), "1 object would be removed; --allow-removal allows that: Deployment/x", id="something else too"),
+        pytest.param((), (CRD, "Deployment/x"), f"2 objects would be removed; --allow-removal allows that: {CRD}, Deployment/x", id="two"),
+        pytest.param((), (CRD,), f"1 object would be removed; --allow-removal allows that: {CRD}", id="none"),
     ],
 )  # fmt: skip
 def test_the_configuration_allows_one_removal_until_a_date(
@@ -122,6 +125,12 @@ def test_the_configuration_allows_one_removal_until_a_date(
     situation = replace(SITUATION, policy=Policy(allow_removal=allowed))
     [removal] = [it for it in content_verdicts(Content(removed=names), situation) if it.gate == "removal"]
     assert (removal.reason, removal.allowed) == (said, "which" in said)
+
+
+def test_a_headline_says_that_objects_would_be_removed_and_what_allows_it() -> None:
+    removed = (CRD, *(f"Deployment/{number}" for number in range(10)))
+    told = because(Findings(gates=content_verdicts(Content(proof=Proof.KNOWN, removed=removed), SITUATION)))
+    assert told == ": 11 objects would be removed; --allow-removal allows that"
 
 
 def verdict(decision: Decision) -> Verdict:

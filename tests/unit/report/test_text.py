@@ -325,6 +325,16 @@ class TestPlanTable:
     def test_where_nothing_was_published_the_channel_is_told_as_it_is_now(self) -> None:
         assert plan_table(plan(step()), 0).rows[0][0] == "now"
 
+    @pytest.mark.parametrize("decision", list(Decision))
+    def test_of_many_reasons_against_what_is_passed_over_it_has_the_first_unless_it_waits(
+        self, decision: Decision
+    ) -> None:
+        reasons = ("4 objects would be removed", "a minor", "rbac")
+        passed = (PassedOver(NEW, decision, reasons),)
+        short = "; ".join(reasons) if decision is Decision.WAIT else f"{reasons[0]}; and 2 more reasons"
+        for every, said in (True, "; ".join(reasons)), (False, short):
+            assert plan_table(plan(passed_over=passed), 0, every=every).rows[1][3] == said
+
     def test_what_is_passed_over_for_one_reason_is_one_row(self) -> None:
         held = tuple(
             PassedOver(Version.parse(f"v2.9.{patch}"), Decision.WAIT, ("v2.9.9 was rolled back",)) for patch in range(9)
