@@ -16,7 +16,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.setup import actions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from ci_automation.config.model import ArtifactConfig
@@ -62,13 +62,13 @@ class Questions(Struct, frozen=True):
         return default
 
 
-def answered_action(ask: Questions, workflow: str | None, shipped: str, server: str) -> str:
-    """Return the action's repository, with the commit that the workflow has if it is not the one `shipped`.
+def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str, server: str) -> str:
+    """Return the action's repository, with the commit of the workflows that sign if it is not the one `shipped`.
 
     Raises:
-        Unanswered: the workflow has several, or there is no default, and no terminal.
+        Unanswered: the workflows have several, or there is no default, and no terminal.
     """
-    pinned = {it.removesuffix(f"@{shipped}") for it in actions_of(workflow or "")}
+    pinned = {it.removesuffix(f"@{shipped}") for workflow in signing for it in actions_of(workflow or "")}
     default = None if len(pinned) > 1 else next(iter(pinned), None) or checkout_of_action(server)
     action = ask.answer("action", "Which repository has this action, as OWNER/ci-automation?", default)
     kept = [it for it in pinned if it.startswith(f"{action}@")]

@@ -185,13 +185,13 @@ def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> t
     objects = free_folder(top, OBJECTS) or f".github/{OBJECTS}"  # where Flux looks at no file
     known = [configured.get(family.first[1]) for family in found]
     own = [own_files(ask, top, objects, family, tags, it) for family, it in zip(found, known, strict=True)]
-    action = answered_action(ask, written_at(top / WORKFLOWS / "flux.yaml"), shipped_pin(_template), place.server)
+    signers = (written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml"))
+    action = answered_action(ask, signers, shipped_pin(_template), place.server)
     signing, approval = usual_answers(next(it for family, it in zip(found, known, strict=True) if family.named))
     signing = ask.answer("signing", "Sign keyless, or with a key?", signing)
     approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", approval)
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     channels = said.pop("channels") or " ".join("" if config else str(it) for it in found[0].channels.values())
-    again = command_again(channels, said)
     return [
         Answers(
             channels=family.channels,
@@ -200,7 +200,7 @@ def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> t
             signing=SigningMode(signing),
             approval=ApprovalVia(approval),
             overlay=its.overlay,
-            again=again,
+            again=command_again(channels, said),
             named=family.named,
             sources=family.sources,
             flags=it.flags if it else its.flags,
