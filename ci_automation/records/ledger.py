@@ -7,6 +7,7 @@ signature; in it is a Sigstore bundle over the statement. No cluster needs it.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ from ci_automation.records.notes import HoldStatement, InvalidNote, Record
 from ci_automation.registry.port import NotAnIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 RECORD, HOLD = Record.media_type, HoldStatement.media_type
+_AT_ONCE = 16  # tags: each takes a thread, and all who can write to the registry can make tags
 N = TypeVar("N", Record, HoldStatement)
 
 
@@ -111,9 +113,7 @@ class Ledger(Struct, frozen=True):
         Raises:
             ImmutableTagMoved: a tag hides a digest.
         """
-        found = {record.digest: record for record in self.all_moves()}.values()
-        followed = {record.previous for record in found}
-        return max(found, key=lambda record: (record.at, record.digest not in followed), default=None)
+        return _newest(self.all_moves())
 
     def went_to(self, digest: Digest) -> Digest | None:
         """Return what the channel had last, if its records say that it had `digest` before that.
@@ -130,10 +130,12 @@ class Ledger(Struct, frozen=True):
         Raises:
             ImmutableTagMoved: a tag hides a digest.
         """
-        newest = self.newest()
-        moves = {record.digest: record for record in self.all_moves()} if newest else {}
-        back = [replace(it, at=hold.since) for it in moves.values() for hold in self.holds(it.digest)]
-        return max((newest, *back), key=lambda record: record.at) if newest else None
+        moves = self.all_moves()
+        if (newest := _newest(moves)) is None:
+            return None
+        found = {record.digest: record for record in moves}.values()
+        back = [replace(it, at=hold.since) for it in found for hold in self.holds(it.digest)]
+        return max((newest, *back), key=lambda record: record.at)
 
     def all_moves(self) -> tuple[Record, ...]:
         """Return the records of this channel about each digest that an immutable tag names, each digest's oldest first.
@@ -142,7 +144,8 @@ class Ledger(Struct, frozen=True):
             ImmutableTagMoved: a tag hides a digest.
         """
         tags = self.registry.tags(self.channel) if self.trusted else ()
-        return tuple(record for tag in tags if immutable_version(tag) is not None for record in self._tagged(tag))
+        found = self._all_tagged([tag for tag in tags if immutable_version(tag) is not None])
+        return tuple(record for records in found for record in records)
 
     def last_content(self) -> RecordedContent | None:
         """Return the content from Git that the channel had last, by what any of its records says.
@@ -164,17 +167,22 @@ class Ledger(Struct, frozen=True):
         Raises:
             ImmutableTagMoved: a tag hides such a digest.
         """
-        after = []
-        for tag in tags:
-            found = immutable_version(tag)
-            if found is None or found < position.version or tag.endswith(position.digest.short):
-                continue
-            records = self._tagged(tag)
-            if records and _is_later(records[-1], position, higher=found > position.version):
-                after.append(records[-1])
+        known = {tag: found for tag in tags if (found := immutable_version(tag)) and found >= position.version}
+        versions = {tag: found for tag, found in known.items() if not tag.endswith(position.digest.short)}
+        after = [
+            records[-1]
+            for found, records in zip(versions.values(), self._all_tagged(list(versions)), strict=True)
+            if records and _is_later(records[-1], position, higher=found > position.version)
+        ]
         if position.hold is not None:
             after = [record for record in after if record.at > position.hold.since]
         return max(after, key=lambda record: record.at, default=None)
+
+    def _all_tagged(self, tags: Sequence[str]) -> Iterator[tuple[Record, ...]]:
+        """Yield what `_tagged` returns for each of these tags, a few at a time."""
+        work = [partial(self._tagged, tag) for tag in tags]
+        for start in range(0, len(work), _AT_ONCE):
+            yield from self.registry.at_once(*work[start : start + _AT_ONCE])
 
     def _tagged(self, tag: str) -> tuple[Record, ...]:
         """Return the records of this channel about what an immutable tag names; none if the tag is gone."""
@@ -184,6 +192,12 @@ class Ledger(Struct, frozen=True):
         if not tag.endswith(digest.short):
             raise ImmutableTagMoved(at, digest)
         return self.records(digest)
+
+
+def _newest(moves: Iterable[Record]) -> Record | None:
+    found = {record.digest: record for record in moves}.values()
+    followed = {record.previous for record in found}
+    return max(found, key=lambda record: (record.at, record.digest not in followed), default=None)
 
 
 def notes_in(said: Iterable[Said], kind: type[N]) -> tuple[N, ...]:

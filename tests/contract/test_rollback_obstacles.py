@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import CONFIG_BLOB, OCI_INDEX
+from ci_automation.artifact.manifest import CONFIG_BLOB, OCI_INDEX, Manifest
 from ci_automation.flows.init import init
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.publication.tags import ImmutableTagTaken, VersionTagTaken
@@ -32,7 +32,7 @@ from tests.contract.planting import (
     put_in_place_of_the_list,
 )
 from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, version_of
-from tests.fakes.registry import Asked
+from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
@@ -154,6 +154,29 @@ class TestWhatIsPlanted:
         plant_beside(world, PATCH)
         back(world)
         assert at(world) == wanted
+
+    @pytest.mark.parametrize("ours", [True, False], ids=["from a release", "from what was planted"])
+    def test_tags_without_number_are_looked_at_a_few_at_a_time(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, *, ours: bool
+    ) -> None:
+        if not ours:
+            plant(world, made(PATCH, LESS))
+        present = world.registry.manifest(CHANNEL)
+        for number in range(40):
+            other = Manifest.build(present.config, present.layers, {"number": str(number)})
+            world.registry.put_manifest(CHANNEL.at_tag(f"v9.9.{number}-{other.digest.short}"), other)
+        together: list[int] = []
+        at_once = InMemoryRegistry.at_once
+
+        def counted(registry: InMemoryRegistry, *work: Callable[[], object]) -> list[object]:
+            together.append(len(work))
+            return at_once(registry, *work)
+
+        monkeypatch.setattr(InMemoryRegistry, "at_once", counted)
+        back(world)
+        assert version_of(world) == PATCH
+        assert max(together) == 16
+        assert len(together) < 20
 
     def test_version_tags_go_back_beside_one_that_was_planted(self) -> None:
         world, wish = World(), intent(version_tags=True)
