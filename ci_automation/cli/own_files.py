@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -9,13 +10,14 @@ from msgspec.structs import replace
 
 from ci_automation.cli.clone import bootstrapped_folders, free_folder, written_at
 from ci_automation.cli.places import existing_at
+from ci_automation.errors import UsageError
 from ci_automation.flows.answers import CLUSTERS
-from ci_automation.flows.cluster_folders import read_migration
+from ci_automation.flows.cluster_folders import ClusterNames, read_migration
 from ci_automation.flows.first_overlay import first_overlay
 from ci_automation.flows.setup import CONFIGURATION, UnfitAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ci_automation.cli.channels import Family
@@ -43,6 +45,17 @@ class OwnFiles(Struct, frozen=True):
     flags: Mapping[str, Any] = field(default_factory=dict)
 
 
+class UnknownCluster(UsageError):
+    """A list of clusters has a name that is that of no folder of `flux bootstrap`."""
+
+    hint = "Nothing was written. Correct the name, or delete its line, and run `setup` again."
+
+    def __init__(self, path: str, name: str, known: Collection[str]) -> None:
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        super().__init__(f"{path} has {name}, and no folder of `flux bootstrap` is named so{meant}")
+
+
 def own_files(
     ask: Questions, top: Path, objects: str, family: Family, tags: Tags, known: ArtifactConfig | None
 ) -> OwnFiles:
@@ -50,11 +63,15 @@ def own_files(
 
     Raises:
         UnfitAnswer: the option names another folder than the configuration.
+        UnknownCluster: a list of clusters has a name that no folder has.
         UnfitClusterFolder: a folder of `flux bootstrap` cannot be taken over.
     """
     first, _ = family.first
     listed = {name: (written_at(top / objects / name / CLUSTERS) or "").split() for name in family.channels}
-    migration = read_migration(top, bootstrapped_folders(top), bootstrapped_folders(top, former=True), listed)
+    synced = bootstrapped_folders(top, former=True)
+    for name, clusters in listed.items():
+        _require_folders(f"{objects}/{name}/{CLUSTERS}", clusters, synced)
+    migration = read_migration(top, bootstrapped_folders(top), synced, listed)
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
     looked = [name for name in family.channels if name in there and (migration or name == first)]
     existing = {name: found for name in looked if (found := existing_at(family.channels[name]))}
@@ -71,6 +88,13 @@ def own_files(
     theirs = existing[first].overlay.by_path
     unlike = sorted(it for it in ours.keys() | theirs.keys() if ours.get(it) != theirs.get(it))
     return OwnFiles(folder, migration, existing, tuple(unlike))
+
+
+def _require_folders(path: str, listed: Iterable[str], synced: Sequence[str]) -> None:
+    """Check that each cluster of a list has one of the folders that `flux bootstrap` made, if there are any."""
+    known = [*map(ClusterNames.of(synced).name, synced)] if synced else []
+    if known and (unknown := [name for name in listed if name not in known]):
+        raise UnknownCluster(path, unknown[0], known)
 
 
 def _folder(

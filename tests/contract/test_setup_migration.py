@@ -389,7 +389,7 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
         assert found.endswith("/docs/guides/migration.md#folders-that-differ")
     names = clone / "flux-manifests/production/clusters.txt"
     assert names.read_text() == "production-d\n"
-    names.write_text("production-d\nproduction-b\nnone\n")  # as the guide says, once that is settled
+    names.write_text("production-d\nproduction-b\n")  # as the guide says, once that is settled
     settled = left(*THREE, "--yes")
     assert names.read_text() == "production-b\nproduction-d\n"
     assert line(settled, "Then the others, one after the other, until a command fails: production-d.")
@@ -424,6 +424,27 @@ def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list
     )
     assert line(named, "Move eu-02.")
     assert not any("eu-03" in it for it in named if "eu-03 would lose" not in it)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("productoin-04", "; did you mean production-04?"), ("production-44", "; did you mean production-04?"), ("x", "")],
+)
+def test_a_listed_name_that_no_folder_has_is_refused_and_stays(
+    clone: Path, capsys: pytest.CaptureFixture[str], name: str, near: str
+) -> None:
+    for cluster in ("staging", "production-04"):
+        bootstrap(clone, f"clusters/{cluster}/flux-system")
+    assert run([*THREE]) == 0
+    names = clone / "flux-manifests/production/clusters.txt"
+    names.write_text(f"production-04\n{name}\n")
+    capsys.readouterr()
+    assert run([*THREE, "--yes"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    told = f"flux-manifests/production/clusters.txt has {name}, and no folder of `flux bootstrap` is named so{near}"
+    assert told in said
+    assert "code unknown-cluster" in said
+    assert names.read_text() == f"production-04\n{name}\n"
 
 
 def test_what_differs_can_be_a_patch_of_the_channel_or_a_channel_of_its_own(clone: Path) -> None:
