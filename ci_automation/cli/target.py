@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.errors import Error, UsageError
+from ci_automation.impact.change import in_shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,13 +87,14 @@ def artifacts_there() -> str:
 class PromotedNotRendered(UsageError):
     """An artifact is to be rendered that gets its digests from another channel."""
 
-    hint = (
-        "`promote` moves it, and brings its first digest. To adopt the digest that it has, take `update NAME --adopt`. "
-        "To have it rendered again, take `promote` out of the configuration."
-    )
-
     def __init__(self, goals: tuple[Target, ...]) -> None:
         super().__init__("; ".join(map(left_alone, goals)))
+        name = goals[0].name
+        looking, adopting = in_shell("check", name), in_shell("update", name, "--adopt")
+        self.hint = (
+            f"`promote` moves it, and brings its first digest: {looking} says when. To adopt the digest that it has, "
+            f"take {adopting}. To have it rendered again, take `promote` out of the configuration."
+        )
 
 
 def left_alone(goal: Target) -> str:

@@ -90,7 +90,7 @@ def test_a_channel_that_was_there_is_adopted_by_its_name_and_promoted_then(
     assert run(["promote", "--to", "production"]) == 10
     assert "\nflux-manifests update production --adopt\n" in capsys.readouterr().err
     assert run(["update", "production"]) == 2
-    assert "`update NAME --adopt`" in capsys.readouterr().err
+    assert "`update production --adopt`" in capsys.readouterr().err
     assert run(["update", "production", "--adopt"]) == 10
     capsys.readouterr()
     assert run(["update", "production", "--adopt", "--yes", "--output", "json"]) == 0
@@ -270,7 +270,12 @@ def test_one_that_is_promoted_is_not_rendered_when_it_is_named(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     assert run(arguments) == 2
-    assert "promoted-not-rendered" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "promoted-not-rendered" in told
+    assert (
+        f"`check {arguments[1]}` says when. To adopt the digest that it has, take `update {arguments[1]} --adopt`."
+        in told
+    )
 
 
 @pytest.mark.usefixtures("folder")
