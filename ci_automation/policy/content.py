@@ -139,7 +139,7 @@ def _changes(changes: Sequence[Change], situation: Situation) -> Iterator[Verdic
     if classes.keys() <= _ONLY_IMAGES:
         yield Verdict("changes", Decision.AUTO, "only images change", _number(changes))
     else:
-        yield Verdict("changes", Decision.AUTO, f"it changes {', '.join(classes)}", _number(changes))
+        yield Verdict("changes", Decision.AUTO, f"classes of its changes: {', '.join(classes)}", _number(changes))
     for name in classes:
         yield from _class(name, [change for change in changes if change.belongs_to is name], situation)
 
