@@ -20,6 +20,7 @@ API_GROUP = "rbac.authorization.k8s.io"
 _MAX_PERMISSIONS = 2_000  # Flux's own roles have 60
 _MAX_OF_ALL = 50_000
 _MAX_URL = 128
+_MAX_VERBS = 12  # in a sentence; Kubernetes has eight on objects, and four that escalate
 _ALL = "*"
 _NO_NAME = "n/a"  # for an empty name, which requests without one have; no object's name has a slash
 _READING = frozenset({"get", "list", "watch", "head", "options"})
@@ -176,7 +177,7 @@ def sentence(permissions: Iterable[Permission]) -> str:
     for place, verbs in sorted(by_object.items()):
         by_verbs[frozenset(verbs)].append(place)
     phrases = (
-        f"{'do everything with' if _ALL in verbs else listed(sorted(verbs))} {_places(places)}"
+        f"{'do everything with' if _ALL in verbs else listed(sorted(verbs), _MAX_VERBS)} {_places(places)}"
         for verbs, places in sorted(by_verbs.items(), key=lambda item: sorted(item[0]))
     )
     return "; ".join(phrases) or "do nothing"

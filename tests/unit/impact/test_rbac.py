@@ -299,6 +299,15 @@ def test_a_permission_is_known_wherever_its_rule_stands() -> None:
     assert one.path != other.path
 
 
+def test_all_verbs_of_objects_are_named_for_the_number_of_others_would_read_as_one_of_objects() -> None:
+    verbs = "create, delete, deletecollection, get, list, patch, update, watch"
+    (change,) = told("", role(rule('""', "configmaps", verbs)))
+    assert (
+        change.sentence
+        == "Role y/x is new: may create, delete, deletecollection, get, list, patch, update and watch configmaps"
+    )
+
+
 def test_what_two_new_rules_permit_is_told_once() -> None:
     assert len(told(role(CONFIG_MAPS), role(CONFIG_MAPS, rule("a", "x", "get"), rule("a", "x", "get")))) == 1
     assert len(told(role(CONFIG_MAPS, rule("a", "x", "get"), rule("a", "x", "get")), role(CONFIG_MAPS))) == 1
