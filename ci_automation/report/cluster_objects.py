@@ -24,10 +24,10 @@ _FROM_FILES = (  # where a Secret is named in a pair of objects, its purpose, an
 )
 # What no version of YAML takes for anything but a text.
 _PLAIN = re.compile(
-    r"[a-z]{6,}|[a-z]+(-[a-z0-9]+)+|\./[a-z0-9/-]*|oci://[a-z0-9.:/_-]+|[a-z]+\.toolkit\.fluxcd\.io/v[0-9a-z]+"
-    r"|OCIRepository|Kustomization|([0-9]+(ms|s|m|h))+"
+    r"(?!(?i:true|false|null|yes|no|on|off|y|n)\Z)[A-Za-z]+|[a-z]+(-[a-z0-9]+)+|\./[a-z0-9/-]*|oci://[a-z0-9.:/_-]+"
+    r"|[a-z]+(\.[a-z]+)+/[a-z0-9-]+|([0-9]+(ms|s|m|h))+"
 )
-_KEY = re.compile(r"[A-Za-z]{6,}|kind|name|spec|url|ref|tag|path|prune|wait")
+_BLOCK = re.compile(r"(?=[!-~])(?:[ -~]*[!-~]\n|\n)*[ -~]*[!-~]\n?")
 _PRINTABLE = re.compile(r"[ -!#-\[\]-~]")
 
 
@@ -131,12 +131,15 @@ def _lines(value: Mapping[str, Any], indent: str) -> list[str]:
     """Return a mapping in the block style."""
     lines = []
     for name, item in value.items():
-        key = f"{indent}{name}:" if _KEY.fullmatch(name) else f"{indent}{_scalar(name)}:"
+        key = f"{indent}{_scalar(name)}:"
         match item:
             case dict() if item:
                 lines += [key, *_lines(item, f"{indent}  ")]
             case list() if item:
                 lines += [key, *_items(item, f"{indent}  ")]
+            case str() if "\n" in item and _BLOCK.fullmatch(item):
+                ends = "" if item.endswith("\n") else "-"
+                lines += [f"{key} |{ends}", *(f"{indent}  {line}".rstrip() for line in item.splitlines())]
             case _:
                 lines.append(f"{key} {_inline(item)}")
     return lines

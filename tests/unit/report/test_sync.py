@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.version import Version
-from ci_automation.report.cluster_objects import InvalidObjectName
+from ci_automation.report.cluster_objects import InvalidObjectName, as_yaml
 from ci_automation.report.sync import (
     ByIdentity,
     ByKey,
@@ -46,7 +46,7 @@ metadata:
   name: flux-manifests
   namespace: flux-system
   labels:
-    "app.kubernetes.io/managed-by": flux-manifests
+    app.kubernetes.io/managed-by: flux-manifests
 spec:
   interval: 10m
   url: oci://ghcr.io/acme/flux-manifests
@@ -64,7 +64,7 @@ metadata:
   name: flux-manifests
   namespace: flux-system
   labels:
-    "app.kubernetes.io/managed-by": flux-manifests
+    app.kubernetes.io/managed-by: flux-manifests
 spec:
   interval: 10m
   path: ./flux-system
@@ -222,6 +222,31 @@ def test_tags_and_paths_stay_texts(tag: str, path: str) -> None:
 def test_a_tag_that_yaml_would_take_for_something_else(word: str) -> None:
     source, _ = parsed(replace(KEYLESS, channel=KEYLESS.channel.at_tag(word)))
     assert source["spec"]["ref"]["tag"] == word
+
+
+PATCH = "- op: add\n\n  path: /spec\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        pytest.param(PATCH, ["patch: |", "    - op: add", "", "      path: /spec"], id="lines as a person wrote them"),
+        pytest.param("a\nb", ["patch: |-", "    a", "    b"], id="no line feed at the end"),
+        pytest.param(" a\nb\n", ['patch: " a\\U0000000ab\\U0000000a"'], id="a first line with blanks before it"),
+        pytest.param("a \nb\n", ['patch: "a \\U0000000ab\\U0000000a"'], id="blanks that no person sees"),
+        pytest.param("a\n\n", ['patch: "a\\U0000000a\\U0000000a"'], id="an empty last line"),
+        pytest.param("\u00e9\nb", ['patch: "\\U000000e9\\U0000000ab"'], id="another alphabet"),
+    ],
+)
+def test_a_text_of_several_lines_is_a_block_if_nothing_of_it_can_be_lost(text: str, lines: list[str]) -> None:
+    written = as_yaml([{"spec": {"patch": text}}])
+    assert yaml.safe_load(written) == {"spec": {"patch": text}}
+    assert written.splitlines()[2:] == [f"  {lines[0]}", *lines[1:]]
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text() | st.text("ab \n#-:\t'").map(lambda text: f"{text}\n")))
+def test_any_texts_and_keys_are_read_as_they_were(texts: dict[str, str]) -> None:
+    assert yaml.safe_load(as_yaml([{"spec": [texts]}])) == {"spec": [texts]}
 
 
 @pytest.mark.parametrize("name", ["true", "null", "123", "1e3", "no", "on", "a-1", "flux-system"])
