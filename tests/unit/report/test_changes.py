@@ -397,9 +397,10 @@ def test_releases_that_nobody_signed_are_named_once_and_not_told_again_below() -
     newer = replace(step, new_version=Version.parse("v2.9.9"))
     (told,) = unproven_upstream((step, STEP, newer, newer))
     assert told == (
-        f"Upstream not proven: {STEP.new_version} and v2.9.9 lack Flux's signature; `mirror` copies releases with it."
+        f"Upstream not proven: {STEP.new_version} and v2.9.9 came without Flux's signature; "
+        "`mirror` copies releases with it."
     )
-    assert f"{STEP.new_version} lacks Flux's signature" in next(unproven_upstream((step,)))
+    assert f"{STEP.new_version} came without Flux's signature" in next(unproven_upstream((step,)))
     assert list(unproven_upstream((STEP, replace(step, decision=Decision.WAIT)))) == []
     assert not [it for it in step_parts(step) if isinstance(it, MarkedLine) and "upstream" in it.text]
 
