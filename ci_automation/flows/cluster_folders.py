@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
@@ -14,7 +15,16 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_folder
 from ci_automation.flux.options import DEFAULT_COMPONENTS
 from ci_automation.flux.recover import recover
-from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, covering, outside, without_sync
+from ci_automation.impact.overlay.bootstrapped import (
+    COMPONENTS,
+    SYNC,
+    UnfitBootstrap,
+    covering,
+    documents_in,
+    outside,
+    without_sync,
+)
+from ci_automation.impact.overlay.kustomization import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,7 +72,9 @@ class ClusterFolder(Struct, frozen=True):
     def differs(self, other: ClusterFolder) -> Iterator[str]:
         """Yield what else than the version differs from another folder."""
         ours, theirs = self.overlay.by_path, other.overlay.by_path
-        yield from sorted(path for path in ours.keys() | theirs.keys() if ours.get(path) != theirs.get(path))
+        for path in sorted(path for path in ours.keys() | theirs.keys() if ours.get(path) != theirs.get(path)):
+            has, other_has = ours.get(path), theirs.get(path)
+            yield f"{path} (added)" if not other_has else f"{path} (missing)" if not has else _changed(has, other_has)
         if [it.names for it in self.applied] != [it.names for it in other.applied]:
             yield SYNC
         if self.options != other.options:
@@ -96,9 +108,9 @@ class ClusterNames(Struct, frozen=True):
 class Migration(Struct, frozen=True):
     """The folders of clusters by the channels that they are for, and why others cannot be read.
 
-    The artifact takes over the files and the options of `source`, or is it, if it is there already. `moving` are the
-    names of clusters that come to a channel as the source does: those whose folders do not differ from it, and those
-    that a person has listed.
+    The artifact takes over the files and the options of `source`, from which the fewest folders differ, or is it, if it
+    is there already. `moving` are the names of clusters that come to a channel as the source does: those whose folders
+    do not differ from it, and those that a person has listed.
     """
 
     source: ClusterFolder
@@ -155,7 +167,7 @@ def read_migration(
             read[path] = _read(top, path)
         except UnfitClusterFolder as error:
             unfit[path] = str(error)
-    source = read[order[0]]
+    source = max(read.values(), key=lambda it: sum(not any(other.differs(it)) for other in read.values()))
     folders = {name: [read[path] for path in there if path in read] for name, there in named.items()}
     left = {path for path in synced if path not in paths and _PLAIN.fullmatch(path) and not _prunes(top, path)}
     kept = {
@@ -164,6 +176,22 @@ def read_migration(
     }
     fit = {name: tuple(there) for name, there in folders.items() if there}
     return Migration(source, fit, unfit, names, kept).to_move_to(source, kept)
+
+
+def _changed(file: TreeFile, other: TreeFile) -> str:
+    """Return the path of a file that another folder has too, of a kustomization with the fields that differ."""
+    if file.path not in NAMES:
+        return file.path
+    ours, theirs = _fields(file), _fields(other)
+    fields = sorted(it for it in ours.keys() | theirs.keys() if ours.get(it) != theirs.get(it))
+    told = [f"{'adds' if it not in theirs else 'other' if it in ours else 'lacks'} {it}" for it in fields]
+    return f"{file.path} ({', '.join(told)})" if told else file.path
+
+
+def _fields(file: TreeFile) -> Mapping[str, Any]:
+    with suppress(UnfitBootstrap):
+        return {key: value for it in documents_in(file.path, file.content) for key, value in it.items()}
+    return {}
 
 
 def _prunes(top: Path, path: str) -> bool:

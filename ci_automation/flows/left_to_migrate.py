@@ -54,22 +54,35 @@ def _unlike(answers: Answers, migration: Migration) -> Iterator[str]:
         )
     if older := [f"{names.name(it.path)} ({it.version})" for it in migration.every if it.version < newest]:
         yield f"Update to {newest} in Git, as until now, so that no cluster changes when it moves: {_all(older)}."
+    yield from _differing(answers, migration)
+
+
+def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
+    """Yield which clusters differ from the source in what, and whether they move all the same."""
+    source, names, every = migration.source, migration.names, migration.every
     differing: dict[tuple[str | None, str], list[ClusterFolder]] = {}
     for channel, there in migration.folders.items():
         for folder in there:
-            if found := [*folder.differs(migration.source)]:
+            if found := [*folder.differs(source)]:
                 by = channel if names.name(folder.path) in migration.moving.get(channel, ()) else None
                 differing.setdefault((by, _all(found)), []).append(folder)
-    page = f"{answers.docs}/guides/migration.md#folders-that-differ"
+    is_folder, same = source in every, len(every) - sum(map(len, differing.values()))
+    most = f"Unlike {same} of {len(every)} folders, " if is_folder else ""
+    model, page = names.name(source.path), f"{answers.docs}/guides/migration.md#folders-that-differ"
     for (by, what), unlike in differing.items():
         told = (
-            f"Steps below move them all the same, since {answers.objects}/{by}/{CLUSTERS} names them. To leave them "
-            "out, delete their names there and run `setup` again"
+            f"Steps below move them all the same, since {answers.objects}/{by}/{CLUSTERS} names them: they lose what "
+            f"{model} does not have. To leave them out, delete their names there and run `setup` again"
             if by
             else f"No step below moves them until that is settled, since no {CLUSTERS} names them"
         )
-        lost = f"would lose what differs from {names.name(migration.source.path)}: {what}"
-        yield f"{_called(unlike, migration)} {lost}. {told}: {page}"
+        whole = [channel for channel, there in migration.folders.items() if channel != ANY and [*there] == unlike]
+        all_of = f" That is all of {whole[0]}, and a channel can have patches of its own." if whole else ""
+        differ = f"{_called(unlike, migration)} {'differ' if len(unlike) > 1 else 'differs'} from {model}: {what}"
+        one_each = {(it.overlay, it.options): it.path for it in unlike if is_folder}.values()
+        yield "\n".join(
+            (f"{most}{differ}.{all_of} {told}: {page}", *(f"diff -ru {source.path} {path}" for path in one_each))
+        )
 
 
 def left_to_name(answers: Answers) -> Iterator[str]:

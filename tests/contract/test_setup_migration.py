@@ -378,14 +378,15 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
         bootstrap(clone, f"clusters/{cluster}/flux-system", **more)  # type: ignore[arg-type]
     listed = left(*THREE)
     told = {
-        "production-a": "memory.yaml and more.yaml",
+        "production-a": "memory.yaml and more.yaml (added)",
         "production-b and production-e": "options of `flux install`",
         "production-c": "gotk-components.yaml",
         "production-f": "gotk-sync.yaml",
     }
-    assert sum("would lose what differs" in it for it in listed) == len(told)
+    assert sum(" from staging: " in it for it in listed) == len(told)
     for named, what in told.items():
-        found = line(listed, f". {named} would lose what differs from staging: {what}.")
+        verb = "differ" if " and " in named else "differs"
+        found = line(listed, f". Unlike 2 of 7 folders, {named} {verb} from staging: {what}. ")
         assert found.endswith("/docs/guides/migration.md#folders-that-differ")
     names = clone / "flux-manifests/production/clusters.txt"
     assert names.read_text() == "production-d\n"
@@ -393,9 +394,53 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
     settled = left(*THREE, "--yes")
     assert names.read_text() == "production-b\nproduction-d\n"
     assert line(settled, "Then the others, one after the other, until a command fails: production-d.")
-    assert "Steps below move them all the same" in line(settled, ". production-b would lose")
-    assert "No step below moves them" in line(settled, ". production-e would lose")
+    assert "Steps below move them all the same" in line(settled, "folders, production-b differs")
+    assert "No step below moves them" in line(settled, "folders, production-e differs")
     assert "## Folders that differ\n" in (DOCS / "guides/migration.md").read_text()
+
+
+def test_most_folders_are_the_model_and_the_list_says_who_has_what(clone: Path, left: Callable[..., list[str]]) -> None:
+    patched = {**OWN, "kustomization.yaml": OWN["kustomization.yaml"] + "namePrefix: a-\n"}
+    own = {
+        "staging-01": patched,
+        "staging-02": OWN,
+        "production-01": patched,
+        "production-02": OWN,
+        "production-03": OWN,
+        "production-04": {**OWN, "kustomization.yaml": OWN["kustomization.yaml"] + "namePrefix: b-\n"},
+        "stable-01": {
+            "kustomization.yaml": "resources: [gotk-components.yaml, x.yaml]\nnamespace: b\n",
+            "x.yaml": "a: b\n",
+        },
+        "stable-02": {**OWN, "kustomization.yaml": OWN["kustomization.yaml"] + "# of ours\n"},
+    }
+    for name, written in own.items():
+        bootstrap(clone, f"clusters/{name}/flux-system", own=written)
+    listed = left(*THREE)
+    assert (clone / "clusters/flux-system/memory.yaml").exists()
+    assert "namePrefix" not in (clone / "clusters/flux-system/kustomization.yaml").read_text()
+    start = "Unlike 3 of 8 folders, "
+    named = "staging-01, production-01 and production-04"
+    told = f"{start}{named} differ from staging-02: kustomization.yaml (adds namePrefix). No step"
+    assert line(listed, told)
+    shown = [it.strip() for it in block(listed, told).splitlines()]
+    ours = "clusters/staging-02/flux-system"
+    assert shown == [f"diff -ru {ours} clusters/production-{number}/flux-system" for number in ("01", "04")]
+    for command, added in zip(shown, ("a-", "b-"), strict=True):
+        ran = subprocess.run(command.split(), cwd=clone, capture_output=True, text=True, check=False)
+        assert f"\n+namePrefix: {added}\n" in ran.stdout
+    fields = "lacks apiVersion, lacks kind, adds namespace, lacks patches, other resources"
+    files = f"kustomization.yaml ({fields}), memory.yaml (missing) and x.yaml (added)"
+    assert line(listed, f"{start}stable-01 differs from staging-02: {files}. No step")
+    assert line(listed, f"{start}stable-02 differs from staging-02: kustomization.yaml. No step")
+    assert not any("That is all of" in it for it in listed)
+
+
+def test_a_patch_of_a_whole_channel_is_told_as_such(clone: Path, left: Callable[..., list[str]]) -> None:
+    for name in ("staging-01", "staging-02", "staging-03", "production-01", "production-02"):
+        bootstrap(clone, f"clusters/{name}/flux-system", own={} if "production" in name else OWN)
+    told = line(left(*THREE), "production-01 and production-02 differ from staging-01: ")
+    assert " (missing). That is all of production, and a channel can have patches of its own. No step" in told
 
 
 def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list_names_it(
@@ -407,23 +452,24 @@ def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list
     bootstrap(clone, "clusters/eu-03/flux-system", options=Options(log_level="debug"))
     listed = left(*THREE)
     assert line(listed, "for each NAME of eu-01, test-01 and test-02: their paths name none.")
-    assert "No step below moves them" in line(listed, ". eu-02 would lose")
+    assert "No step below moves them" in line(listed, ", eu-02 differs")
     for name, channel in {"test-01": "staging", "test-02": "staging", "eu-01": "production", "eu-02": "stable"}.items():
         folder = clone / f"flux-manifests/{channel}"
         with (folder / "clusters.txt").open("a") as names:
             names.write(f"{name}\n")
     named = left(*THREE, "--yes")
     assert not any("for each NAME" in it for it in named)
-    assert "No step below moves them" in line(named, ". eu-03 would lose what differs from test-01: ")
-    told = line(named, ". eu-02 would lose")
+    assert "No step below moves them" in line(named, ", eu-03 differs from test-01: ")
+    told = line(named, ", eu-02 differs")
     assert told.partition(". ")[2] == (
-        "eu-02 would lose what differs from test-01: kustomization.yaml and memory.yaml. Steps below move "
-        "them all the same, since flux-manifests/stable/clusters.txt names them. To leave them out, delete their names "
-        "there and run `setup` again: "
+        "Unlike 3 of 5 folders, eu-02 differs from test-01: kustomization.yaml (missing) and memory.yaml (missing). "
+        "That is all of stable, and a channel can have patches of its own. Steps below move them all the same, since "
+        "flux-manifests/stable/clusters.txt names them: they lose what test-01 does not have. To leave them out, "
+        "delete their names there and run `setup` again: "
         "https://github.com/acme/ci-automation/blob/HEAD/docs/guides/migration.md#folders-that-differ"
     )
     assert line(named, "Move eu-02.")
-    assert not any("eu-03" in it for it in named if "eu-03 would lose" not in it)
+    assert sum("eu-03" in it for it in named) == len(("who differs", "its diff"))
 
 
 @pytest.mark.parametrize(
