@@ -35,7 +35,7 @@ from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.policy.model import BUMPS, Acknowledgement, Allowance, Period, Policy, time_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import timedelta
 
     from ci_automation.config.document import ConfigDocument, Path, Problem
@@ -83,10 +83,10 @@ class _Reader:
                 values[key.name] = self.attempt(here, self.value, key.type, given, here)
             elif key.required:
                 self.problems.append(self.document.problem(here, "is missing"))
-        known = [key.encode_name for key in _keys(section)]
+        known = {key.encode_name for key in _keys(section)}
         for name in value:
             if name not in known:
-                what = "is not supported by this version" if name in section.later else _unknown(name, known)
+                what = "is not supported by this version" if name in section.later else _unknown(name, section)
                 self.problems.append(self.document.problem((*path, name), what, at_key=True))
         return section(**values) if len(self.problems) == before else None
 
@@ -128,9 +128,20 @@ def _unlike(wanted: str, value: object, advice: str = "") -> InvalidValue:
     return InvalidValue(f"must be {wanted}, not {_KINDS.get(type(value), 'a date')}{advice}")
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+def _unknown(name: str, section: type[Section]) -> str:
+    known = [key.encode_name for key in _keys(section)]
+    inside = sorted((path for path in _paths(section) if path[-1] == name), key=len)
+    near = [".".join(path) for path in inside] or difflib.get_close_matches(name, known, n=1)
     return f"is not known; did you mean {near[0]}?" if near else f"is not known; known are {', '.join(known)}"
+
+
+def _paths(section: type[Section]) -> Iterator[tuple[str, ...]]:
+    """Yield where the keys of a section are, and those of the mappings in it."""
+    for key in _keys(section):
+        yield (key.encode_name,)
+        for kind in alternatives(key.type):
+            if isinstance(kind, type) and issubclass(kind, Section):
+                yield from ((key.encode_name, *path) for path in _paths(kind))
 
 
 def merged_config(file: sections.File) -> Config:

@@ -247,6 +247,16 @@ class TestWhatIsWrong:
                 id="a key like no other",
             ),
             pytest.param(
+                with_artifact("after: 72h"),
+                "5:5: artifacts[0].after: is not known; did you mean promote.after?",
+                id="a key of a mapping below",
+            ),
+            pytest.param(
+                f"{MINIMAL}patch: auto",
+                "3:1: patch: is not known; did you mean defaults.policy.patch?",
+                id="a key far below",
+            ),
+            pytest.param(
                 with_policy("min_release_age: {patch: 1h}"),
                 "4:5: defaults.policy.min_release_age: is not known; did you mean minReleaseAge?",
                 id="the key's name in the program",
