@@ -150,7 +150,9 @@ def checked_workflows(
 
 
 def _unreadable(path: Path, what: str) -> InvalidConfig:
-    return InvalidConfig([Problem(str(path), None, None, (), what)])
+    found = InvalidConfig([Problem(str(path), None, None, (), what)])
+    found.hint = "Name the folder of the workflows: --workflows .github/workflows."
+    return found
 
 
 def _warn(config: Config) -> None:

@@ -51,7 +51,7 @@ class Problem(Struct, frozen=True):
 class InvalidConfig(UsageError):
     """A configuration file cannot be used; all that is wrong with it, one line each."""
 
-    hint = "`config schema` prints the keys and their values."
+    hint = "Correct these lines, and check again: `config validate`."
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda it: (it.file, it.line or 0, it.column or 0)))

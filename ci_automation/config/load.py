@@ -118,7 +118,10 @@ def parse_config(data: bytes, file: str) -> Config:
         document.problems += _contradictions(document, sections, config)
         if not document.problems:
             return replace(config, digest=Digest.of(data))
-    raise InvalidConfig(document.problems)
+    found = InvalidConfig(document.problems)
+    if sections is None:
+        found.hint = "`config schema` prints the keys and their values."
+    raise found
 
 
 def _contradictions(document: ConfigDocument, file: File, config: Config) -> list[Problem]:

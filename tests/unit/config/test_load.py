@@ -477,6 +477,11 @@ class TestWhatIsWrong:
             "artifacts[1].url",
         ]
 
+    def test_of_values_that_do_not_go_together_the_schema_says_nothing(self) -> None:
+        with pytest.raises(InvalidConfig) as caught:
+            parsed(f"{MINIMAL}apiUrl: https://ghes.example/api/v3\nsource: dir:releases")
+        assert caught.value.hint == "Correct these lines, and check again: `config validate`."
+
     def test_the_error_says_how_it_ends_and_where_to_read_on(self) -> None:
         with pytest.raises(InvalidConfig) as caught:
             parsed("version: 3")

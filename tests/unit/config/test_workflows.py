@@ -744,7 +744,7 @@ class TestCommand:
         place = ".github/flux-manifests.yaml:2:94: artifacts[0].overlay: clusters/production/"
         assert run(["config", "validate", *more]) == 2
         said = f"{place} does not exist: make the folder, or correct the path, which begins in {tmp_path}\n"
-        assert said in capsys.readouterr().err
+        assert f"{said}  hint: Correct these lines, and check again" in capsys.readouterr().err
         (tmp_path / "clusters").mkdir()
         (tmp_path / "clusters/production").write_text("")
         assert run(["config", "validate", *more]) == 2
@@ -778,4 +778,6 @@ class TestCommand:
 
     def test_names_a_folder_that_is_not_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["config", "validate", "--workflows", str(tmp_path / "none")]) == 2
-        assert "it cannot be read: No such file or directory" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "it cannot be read: No such file or directory" in said
+        assert "hint: Name the folder of the workflows: --workflows .github/workflows." in said
