@@ -77,6 +77,7 @@ def demo_command(releases: str | None, folder: str | None) -> None:
     """
     source = Path(releases).absolute() if releases else Path("releases")
     place = _workplace(folder)
+    elsewhere = os.environ.pop("FLUX_RELEASES", None)  # it would win over the configuration of the demo
     with contextlib.chdir(place):
         if not releases:
             write_samples(source)
@@ -88,7 +89,8 @@ def demo_command(releases: str | None, folder: str | None) -> None:
     beside = Path(sys.argv[0]).absolute().parent / "flux-manifests"  # not there if Python runs a module
     is_needed = beside.is_file() and not shutil.which(beside.name)
     path = (f'export PATH="{beside.parent}:$PATH"',) if is_needed else ()
-    click.echo("\n".join((*path, f"cd {where}", *_NEXT)))
+    unset = ("unset FLUX_RELEASES",) if elsewhere else ()
+    click.echo("\n".join((*path, *unset, f"cd {where}", *_NEXT)))
     click.echo(f"The folder stays. To delete it: rm -r {where}")
 
 

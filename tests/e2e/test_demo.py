@@ -41,6 +41,7 @@ def test_without_a_folder_it_keeps_a_new_one_and_what_it_prints_to_do_next_works
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = set(tmp_path.iterdir())
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("FLUX_RELEASES", "/nowhere")  # which is for real channels
     program = desk.folder / "flux-manifests"
     program.touch()
     monkeypatch.setattr(sys, "argv", [str(program)])
@@ -48,9 +49,10 @@ def test_without_a_folder_it_keeps_a_new_one_and_what_it_prints_to_do_next_works
     (place,) = set(tmp_path.iterdir()) - before
     assert ran.out.startswith("The versions below are samples that Flux never had")
     assert f"To delete it: rm -r {place}\n" in ran.out
-    path, first, *commands = ran.out.partition("What to do next:\n")[2].partition("The folder stays")[0].splitlines()
+    told = ran.out.partition("What to do next:\n")[2].partition("The folder stays")[0]
+    path, unset, first, *commands = told.splitlines()
     assert path == f'export PATH="{program.parent}:$PATH"'
-    assert first == f"cd {place}"
+    assert (unset, first) == ("unset FLUX_RELEASES", f"cd {place}")
     assert len(commands) == 2
     monkeypatch.chdir(place)
     for command in commands:
