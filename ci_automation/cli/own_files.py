@@ -71,7 +71,8 @@ def own_files(
     synced = bootstrapped_folders(top, former=True)
     for name, clusters in listed.items():
         _require_folders(f"{objects}/{name}/{CLUSTERS}", clusters, synced)
-    migration = read_migration(top, bootstrapped_folders(top), synced, listed)
+    taken = first_overlay(top, known.overlay, None).tree if known and known.overlay and synced else None
+    migration = read_migration(top, bootstrapped_folders(top), synced, listed, taken)
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
     looked = [name for name in family.channels if name in there and (migration or name == first)]
     existing = {name: found for name in looked if (found := existing_at(family.channels[name]))}

@@ -144,12 +144,13 @@ class Migration(Struct, frozen=True):
 
 
 def read_migration(
-    top: Path, paths: Sequence[str], synced: Sequence[str], listed: Mapping[str, Sequence[str]]
+    top: Path, paths: Sequence[str], synced: Sequence[str], listed: Mapping[str, Sequence[str]], taken: Tree | None
 ) -> Migration | None:
     """Return what the folders of a clone that `flux bootstrap` made have for these channels; None: there are none.
 
     `synced` are also those that Git has left to the artifact. For each channel, `listed` are the clusters that a person
-    or an earlier run has listed. One of them stays as long as Git does not prune for it.
+    or an earlier run has listed. One of them stays as long as Git does not prune for it. An earlier run has `taken`
+    over the files of one folder, which stays the source.
 
     Raises:
         UnfitClusterFolder: the folder that the artifact would take over cannot be read.
@@ -167,7 +168,10 @@ def read_migration(
             read[path] = _read(top, path)
         except UnfitClusterFolder as error:
             unfit[path] = str(error)
-    source = max(read.values(), key=lambda it: sum(not any(other.differs(it)) for other in read.values()))
+    alike = {path: sum(not any(other.differs(it)) for other in read.values()) for path, it in read.items()}
+    source = max(
+        read.values(), key=lambda it: (taken is not None and it.overlay.by_path == taken.by_path, alike[it.path])
+    )
     folders = {name: [read[path] for path in there if path in read] for name, there in named.items()}
     left = {path for path in synced if path not in paths and _PLAIN.fullmatch(path) and not _prunes(top, path)}
     kept = {

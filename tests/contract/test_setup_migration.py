@@ -436,6 +436,20 @@ def test_most_folders_are_the_model_and_the_list_says_who_has_what(clone: Path, 
     assert not any("That is all of" in it for it in listed)
 
 
+def test_the_folder_that_was_taken_over_stays_the_model_when_most_are_like_another(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in ("staging-01", "staging-02", "staging-03", "production-01", "production-02"):
+        bootstrap(clone, f"clusters/{name}/flux-system", own={} if "production" in name else OWN)
+    left(*THREE)
+    for name in ("staging-01", "staging-02"):  # as clusters that have moved
+        (clone / f"clusters/{name}/flux-system/gotk-components.yaml").unlink()
+    assert line(
+        left(*THREE, "--yes"), "Unlike 1 of 3 folders, production-01 and production-02 differ from staging-03: "
+    )
+    assert not (clone / "flux-manifests/production/clusters.txt").exists()
+
+
 def test_a_patch_of_a_whole_channel_is_told_as_such(clone: Path, left: Callable[..., list[str]]) -> None:
     for name in ("staging-01", "staging-02", "staging-03", "production-01", "production-02"):
         bootstrap(clone, f"clusters/{name}/flux-system", own={} if "production" in name else OWN)
