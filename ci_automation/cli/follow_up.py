@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 from msgspec.structs import replace
 
 from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Repeat
@@ -116,9 +117,12 @@ def differing(target: Target, old: Digest, new: Digest, given: Arguments) -> str
 
 
 def whole() -> str:
-    """Return the present command line with -v, which leaves nothing out."""
-    command, *rest = click.get_current_context().obj
-    return f"flux-manifests {shlex.join([command, '-v', *rest])}"
+    """Return the present command line with -v, which leaves nothing out, and with what the environment said."""
+    context = click.get_current_context()
+    command, *rest = context.obj
+    is_set = context.get_parameter_source("releases") is ParameterSource.ENVIRONMENT
+    releases = ("--releases", context.params["releases"]) if is_set else ()
+    return f"flux-manifests {shlex.join([command, '-v', *releases, *rest])}"
 
 
 def comparing(old: str, new: str, given: Arguments) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shlex
 from functools import cache
@@ -283,6 +284,7 @@ def test_what_shows_every_line(desk: Desk, command: tuple[str, ...], whole: list
     assert [words[0] for words in reading(told)] == whole
     assert bool(whole) is ("-v lists them)" in told)
     before = desk.state()
+    desk.patch.delenv("FLUX_RELEASES")  # as in a new shell
     for words in reading(told):
         shown = desk.run(*words)
         assert "-v lists" not in shown.out
@@ -311,7 +313,7 @@ def test_what_shows_every_line_before_an_adoption(desk: Desk) -> None:
     desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
     asked = desk.run(*UPDATE, "--adopt")
     (words,) = reading(asked.err)
-    assert words == ["update", "-v", CHANNEL, *SIGNED, "--adopt"]
+    assert words == ["update", "-v", "--releases", os.environ["FLUX_RELEASES"], CHANNEL, *SIGNED, "--adopt"]
     shown = desk.run(*words).err
     assert ("-v lists" in asked.err, "-v lists" in shown) == (True, False)
     assert "To read all of it" not in shown + desk.ok(*UPDATE, "--adopt", "--yes").err
