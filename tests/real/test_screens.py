@@ -70,7 +70,7 @@ artifacts:
     verify: {publicKey: cosign.pub}
     promote: {from: production, after: 0h}
 """
-TO_COPY = re.compile(r"(cd|\$|The folder stays\.|flux-manifests) ")
+TO_COPY = re.compile(r"(cd|\$|The folder stays\.|flux-manifests) |--components=")
 
 
 @pytest.mark.parametrize("columns", [80, 100, 160])

@@ -152,9 +152,9 @@ FIRST = FirstDigest(OPTIONS, Tree((FILE,)), "the key sha256:1234", SINCE)
 def test_of_a_first_digest_it_says_what_is_in_it_who_signed_it_and_where_it_was() -> None:
     said = text(replace(SHOWN, before=None, old_version=None, first=FIRST)).splitlines()
     at = said.index(f"{TARGET} would be the first digest of the channel, which a person must choose.")
-    assert said[at + 1 : at + 7] == [
-        # The options can be pasted as they are printed.
-        "It is Flux v2.99.4 with the options --components=source-controller,kustomize-controller --log-level=debug.",
+    assert said[at + 1 : at + 8] == [
+        "It is Flux v2.99.4 with these options:",
+        "  --components=source-controller,kustomize-controller --log-level=debug",
         "It is signed by the key sha256:1234.",
         f"{SHOWN.source} has had it since 2026-11-20 07:30 UTC.",
         "Its files besides Flux's components:",
