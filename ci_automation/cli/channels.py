@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ci_automation.config.model import ArtifactConfig
 
 
+USUAL_WAIT = "24h"
+
+
 def named_references(words: Sequence[str], artifacts: Sequence[ArtifactConfig], usual: str) -> list[Reference]:
     """Return the channels that words name: by address, or by a tag of the repository before.
 
@@ -73,16 +76,16 @@ class Family(Struct, frozen=True):
         return next(iter(self.channels.items()))
 
 
-def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference], after: str) -> list[Family]:
+def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference], after: str | None) -> list[Family]:
     """Return the configured channels and those that are `named`, each new one promoted from the one before it.
 
-    Without names all configured channels are meant.
+    Without names all configured channels are meant. `after` is for new ones; None: a day.
 
     Raises:
-        UnfitAnswer: a channel is named after another one, and is rendered by itself.
+        UnfitAnswer: a channel is named after another one, and is rendered by itself; or it has another `after`.
         InvalidDuration: `after` is not one.
     """
-    known, waits = {it.name: it for it in artifacts}, duration(after)
+    known, waits = {it.name: it for it in artifacts}, duration(after or USUAL_WAIT)
     channels = {**{name: it.channel for name, it in known.items()}, **named}
     names = {str(it.channel): name for name, it in known.items()}
     sources = {}
@@ -94,8 +97,13 @@ def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference]
             sources[name] = PromoteConfig(source, waits)
         elif not known[name].promote:
             raise UnfitAnswer(
-                f"{CONFIGURATION} has {name}, which runs render; write `promote: {{from: {source}, after: {after}}}` "
-                "there in place of its overlay and flags"
+                f"{CONFIGURATION} has {name}, which runs render; write `promote: {{from: {source}, after: "
+                f"{after or USUAL_WAIT}}}` there in place of its overlay and flags"
+            )
+    for name, promote in sources.items():
+        if after and promote.after != waits and name in (list(named)[1:] or known):
+            raise UnfitAnswer(
+                f"--after is for new channels, and {CONFIGURATION} has another time for {name}: change it there"
             )
     members: dict[str, list[str]] = {}
     for name in channels:

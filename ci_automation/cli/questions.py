@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
+from ci_automation.cli.channels import USUAL_WAIT
 from ci_automation.cli.clone import NotGitHub, checkout_of_action, default_branch, other_host, place_of_clone
 from ci_automation.cli.output import print_aside
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import UsageError
-from ci_automation.flows.setup import actions_of
+from ci_automation.flows.setup import actions_of, require_action
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,10 +68,12 @@ def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str,
 
     Raises:
         Unanswered: the workflows have several, or there is no default, and no terminal.
+        UnfitAnswer: the answer is not the address of an action.
     """
     pinned = {it.removesuffix(f"@{shipped}") for workflow in signing for it in actions_of(workflow or "")}
     default = None if len(pinned) > 1 else next(iter(pinned), None) or checkout_of_action(server)
     action = ask.answer("action", "Which repository has this action, as OWNER/ci-automation?", default)
+    require_action(action)
     kept = [it for it in pinned if it.startswith(f"{action}@")]
     return kept[0] if len(kept) == 1 else action
 
@@ -98,6 +101,6 @@ def answered_place(ask: Questions, top: Path) -> GitHubPlace:
 
 def command_again(channels: str, said: Mapping[str, str | None]) -> str:
     """Return the command for these channels, with the options that are not as without them."""
-    usual = {"signing": "keyless", "approval": "pull-request", "after": "24h"}
+    usual = {"signing": "keyless", "approval": "pull-request", "after": USUAL_WAIT}
     options = (word for name, it in said.items() if it and it != usual.get(name) for word in (f"--{name}", it))
     return shlex.join(("flux-manifests", "setup", *channels.split(), *options))

@@ -62,13 +62,13 @@ class MistypedChannel(UsageError):
 
 @click.command("setup", cls=HeadedCommand)
 @click.argument("channels", nargs=-1, metavar="[CHANNEL]...")
-@click.option("--after", metavar="TIME", default="24h", show_default=True, help="how long a channel has a digest first")
+@click.option("--after", metavar="TIME", help="how long a channel has a digest before a new one gets it; default: 24h")
 @click.option(
     "--action",
-    metavar="OWNER/NAME",
+    metavar="OWNER/ci-automation",
     help=(
-        "the repository with this action; with @COMMIT, at that commit; default: as flux.yaml has it, or the one that "
-        "this was installed from"
+        "the repository with this action, which has this name or flux-manifests; with @COMMIT, at that commit; "
+        "default: as flux.yaml has it, or the one that this was installed from"
     ),
 )
 @click.option("--signing", type=click.Choice(["keyless", "key"]), help="how runs sign; default: keyless")
@@ -78,7 +78,7 @@ class MistypedChannel(UsageError):
 @click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")
 @click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
 @click.option("--yes", is_flag=True, help="take the defaults, and change files that are there without asking")
-def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: str | None) -> None:
+def setup_command(channels: tuple[str, ...], *, after: str | None, yes: bool, **told: str | None) -> None:
     """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
 
     It asks at most five questions, and reads what is there: the remote of the clone, the channel, the configuration,
@@ -106,7 +106,7 @@ def setup_command(channels: tuple[str, ...], *, after: str, yes: bool, **told: s
         raise
 
 
-def _set_up(ask: Questions, after: str, written: list[str]) -> None:
+def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
     """Ask, write the files, and print what is left; `written` gets the path of each file that is written."""
     top = top_of(Path.cwd())
     existing = written_at(top / CONFIGURATION)
@@ -172,7 +172,7 @@ def _path_of(top: Path, answers: Answers) -> str | None:
     return found[1] if (found := re.search(r"^  path: (\./\S*)$", written, re.MULTILINE)) else None
 
 
-def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> tuple[list[Answers], Tags]:
+def _answered(ask: Questions, top: Path, after: str | None, config: Config | None) -> tuple[list[Answers], Tags]:
     """Return what the options, the clone and a person say of each family, and the tags beside each channel.
 
     Raises:
@@ -215,7 +215,7 @@ def _answered(ask: Questions, top: Path, after: str, config: Config | None) -> t
 
 
 def _families(
-    ask: Questions, place: GitHubPlace, after: str, configured: Mapping[Reference, ArtifactConfig]
+    ask: Questions, place: GitHubPlace, after: str | None, configured: Mapping[Reference, ArtifactConfig]
 ) -> tuple[list[Family], Tags]:
     """Return the families of the channels that are named and configured, and the tags beside each channel.
 

@@ -140,14 +140,24 @@ def is_action(text: str) -> bool:
     return re.fullmatch(r"[\w.-]+/(ci-automation|flux-manifests)(@[0-9a-f]{40})?", text) is not None
 
 
+def require_action(text: str) -> None:
+    """Require that a text is the repository of the action, with or without a commit.
+
+    Raises:
+        UnfitAnswer: it is not.
+    """
+    if not is_action(text):
+        raise UnfitAnswer(
+            f"{text!r} is not the action, whose repository is OWNER/ci-automation or OWNER/flux-manifests (`config "
+            "validate` finds it in workflows by that name), with or without the @ and 40 digits of a commit"
+        )
+
+
 def _require_usable(answers: Answers) -> None:
     for channel in (answers.channels[name] for name in answers.named):
         if not isinstance(channel.repository, OciRepository):
             raise UnfitAnswer(f"{channel} is not in a registry, where clusters and workflows could reach it")
-    if not is_action(answers.action):
-        raise UnfitAnswer(
-            f"{answers.action!r} is not OWNER/ci-automation, with or without the @ and 40 digits of a commit"
-        )
+    require_action(answers.action)
     named = {"repository": answers.place.repository, "branch": answers.place.branch, "overlay": answers.overlay}
     for what, name in named.items():
         _require_plain(what, name)

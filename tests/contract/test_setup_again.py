@@ -346,3 +346,32 @@ def test_two_words_in_one_are_no_channels(clone: Path, capsys: pytest.CaptureFix
     assert run(["setup", "stag ing", "--action", PINNED]) == 2
     assert "'stag ing' is not a channel: give each as a word of its own" in capsys.readouterr().err
     assert files(clone) == {}
+
+
+class TestAnotherWait:
+    @pytest.mark.parametrize("names", [(), ("staging", "production")], ids=["of all channels", "of those named"])
+    def test_of_a_channel_that_is_configured_is_refused_and_changes_nothing(
+        self, clone: Path, capsys: pytest.CaptureFixture[str], names: tuple[str, ...]
+    ) -> None:
+        assert run([*THREE, "--action", PINNED]) == 0
+        before = files(clone)
+        assert run(["setup", *names, "--after", "72h", "--yes"]) == 2
+        told = " ".join(capsys.readouterr().err.split())
+        assert f"--after is for new channels, and {CONFIG} has another time for production: change it there" in told
+        assert files(clone) == before
+
+    def test_is_that_of_the_configuration_or_of_a_new_channel(self, clone: Path) -> None:
+        assert run([*THREE, "--action", PINNED, "--after", "72h"]) == 0
+        assert run(["setup", "--after", "3d", "--yes"]) == 0
+        assert run(["setup", "production", "far", "--after", "48h", "--yes"]) == 0
+        assert re.search(r"name: far\n(.*\n)*?.*after: 48h", (clone / CONFIG).read_text())
+
+
+def test_an_action_of_another_name_is_refused_before_the_next_question(
+    clone: Path, at_terminal: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = at_terminal(Which="acme/platform-actions")
+    assert run(["setup", "oci://ghcr.io/fakeco/flux:production", "--overlay", "-"]) == 2
+    assert "'acme/platform-actions' is not the action" in capsys.readouterr().err
+    assert len(asked) == 1
+    assert files(clone) == {}
