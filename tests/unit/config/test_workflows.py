@@ -636,6 +636,26 @@ class TestAdvice:
         ]
         assert told == ([missing] if missing else [])
 
+    @pytest.mark.parametrize(
+        ("with_login", "url", "is_told"),
+        [
+            ("", "oci://registry.example.com/platform/flux:production", True),
+            ("", "oci://ghcr.io/acme/flux-manifests:production", False),
+            ("", "oci://127.0.0.1:5000/flux:production", False),
+            ("registry-password: a", "oci://registry.example.com/platform/flux:production", False),
+            ("docker-config: a", "oci://registry.example.com/platform/flux:production", False),
+            ("provider: aws", "oci://registry.example.com/platform/flux:production", False),
+        ],
+    )
+    def test_a_job_without_a_login_for_another_registry_is_named(
+        self, *, with_login: str, url: str, is_told: bool
+    ) -> None:
+        address = "oci://ghcr.io/acme/flux-manifests:production"
+        text = SHIPPED["flux.yaml"].read_text().replace(NAMED, f"          artifact: {url}\n          {with_login}\n")
+        [*told] = [it for it in advice({"flux.yaml": text}, ONE.replace(address, url)) if "the job flux has" in it]
+        wanted = "the job flux has no login for registry.example.com. Give it registry-username and registry-password,"
+        assert [wanted in it for it in told] == [True] * is_told
+
     @pytest.mark.parametrize("name", ["flux.yaml", "fleet.yaml", "requested.yaml", "flux-by-dispatch.yaml"])
     def test_lines_that_it_names_start_a_run_for_each_merge(self, name: str) -> None:
         text = SHIPPED[name].read_text()

@@ -190,6 +190,13 @@ def test_of_a_first_digest_it_says_what_flux_may_do() -> None:
     assert "first digest" not in text(replace(first, done=True))
 
 
+def test_of_a_first_digest_that_is_there_no_line_says_that_v_lists_more() -> None:
+    passed = Verdict("age", Decision.AUTO, "it is old enough", "minReleaseAge: 24h")
+    next_one = replace(SHOWN, done=True, findings=Findings(gates=(SOAKS, passed)))
+    assert "1 check passed (-v lists them)" in text(next_one)
+    assert text(replace(next_one, before=None)).endswith("1 check passed")
+
+
 def test_reasons_and_hazards_are_below_the_table() -> None:
     said = text(SHOWN)
     assert said.startswith("         version  digest        why\nnow      v2.98.8")
