@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.policy.decision import Decision, Verdict
 
@@ -121,6 +122,11 @@ def _why(hold: Hold, offered: Offered) -> str:
     return f"it is older than the rolled-back {hold.version}, and was {there} that {back}; it stays"
 
 
-def still_on(holds: Sequence[Hold], version: Version, now: datetime) -> tuple[Hold, ...]:
-    """Return the holds that the next digest, with `version`, needs as well."""
-    return tuple(hold for hold in holds if hold.goes_on(version, now))
+def still_on(holds: Sequence[Hold], version: Version, now: datetime, had: Version | None = None) -> tuple[Hold, ...]:
+    """Return the holds that the next digest, with `version`, needs as well.
+
+    One on the version that the channel `had` with it refuses another digest, and not that release. Below that release
+    it would refuse it too, so there it takes the version of the next digest.
+    """
+    going = (hold for hold in holds if hold.goes_on(version, now))
+    return tuple(replace(it, version=version) if it.version == had and version < had else it for it in going)

@@ -285,6 +285,26 @@ def test_a_hold_that_the_old_key_alone_signed_ends_with_it(world: World) -> None
     assert Ledger(world.registry, CHANNEL, TrustedKeys((signing_key("theirs").public,))).holds(at(world)) == ()
 
 
+@pytest.mark.parametrize("by", ["adoption", "rollback"])
+def test_the_hold_on_what_another_writer_put_there_keeps_no_release_back_once_the_channel_is_lower(by: str) -> None:
+    world = World()
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    oldest = world.registry.manifest(CHANNEL)
+    update(CHANNEL, world.ports(), intent())
+    planted = plant(world, made(MINOR))
+    back(world)
+    if by == "adoption":
+        world.registry.put_manifest(CHANNEL, oldest)
+        update(CHANNEL, world.ports(), intent(adopt=True))
+    else:
+        back(world, str(OLD), until=datetime(2026, 11, 22, tzinfo=UTC))
+    kept = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
+    assert [hold.version for hold in kept if hold.digest == planted] == [OLD]
+    later = replace(world.ports(), clock=lambda: datetime(2026, 11, 25, tzinfo=UTC))
+    update(CHANNEL, later, intent(now=datetime(2026, 11, 25, tzinfo=UTC)))
+    assert version_of(world) == PATCH
+
+
 class TestAfterAKilledPublication:
     """A run moved the channel, and ended before it wrote the record of that."""
 

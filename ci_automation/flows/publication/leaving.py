@@ -129,7 +129,8 @@ def _with_past(leaving: Leaving, present: Present, back_to: Version, ports: Port
     """Return it with the holds that go on, and what the channel had last where its place does not tell."""
     ledger = ports.ledger(present.channel)
     hidden = replace(ledger, lenient=True)
-    kept = still_on((hidden if leaving.problem else ledger).holds(present.digest), back_to, intent.now)
+    version = None if leaving.problem else leaving.version
+    kept = still_on((hidden if leaving.problem else ledger).holds(present.digest), back_to, intent.now, version)
     placed, is_astray = None, True
     with suppress(*HIDING):
         if present.observed is not None:

@@ -68,6 +68,23 @@ def test_it_goes_along_until_something_newer_is_there(version: str, *, goes_on: 
 
 
 @pytest.mark.parametrize(
+    ("had", "version", "refuses"),
+    [
+        pytest.param("v2.9.4", "v2.8.8", False, id="of another digest of what the channel had"),
+        pytest.param("v2.9.4", "v2.9.4", True, id="of what it has still"),
+        pytest.param("v2.8.8", "v2.8.5", True, id="of the release"),
+    ],
+)
+def test_below_a_release_the_hold_on_another_digest_of_it_refuses_that_digest_alone(
+    had: str, version: str, *, refuses: bool
+) -> None:
+    (kept,) = still_on((HOLD,), Version.parse(version), NOW, Version.parse(had))
+    assert kept.keeps_back(offered("v2.9.4"), NOW) is refuses
+    assert kept.keeps_back(offered("v2.9.4", digest=REFUSED), NOW)
+    assert still_on((kept,), Version.parse("v2.9.5"), NOW) == ()
+
+
+@pytest.mark.parametrize(
     ("hold", "said"),
     [
         (HOLD, "v2.9.4 was rolled back on 2026-11-21, and stays on hold until there is a newer release"),
