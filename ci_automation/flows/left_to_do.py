@@ -180,6 +180,9 @@ def _files(
             "or the first run after its adoption publishes the newest patch to them."
         )
     failing = "Runs fail until a channel has its first signed digest."
+    if answers.migration and not _is_there(channel, tags[name]):
+        pause = f"`paused: true` below `name: {name}` keeps these back until you delete it"
+        failing = f"{failing} From then on they publish newer patches: {pause}."
     yield f"Commit the files, and bring them to {answers.place.branch}. {failing}"
 
 
