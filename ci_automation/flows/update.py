@@ -28,7 +28,8 @@ class NotOurs(VerificationFailed):
     """A channel is unsigned, and no signed record says that we published it."""
 
     hint = (
-        "Nothing was signed. Find out who published it: `history` lists the signed digests. "
+        "Nothing was signed. Find out who published it: `history` lists the signed digests, and `rollback` goes back "
+        "to one. "
         "If it is yours, adopt it with `update --adopt`, which shows every file first."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -308,7 +309,9 @@ def test_a_channel_that_was_moved_back_is_installed_on_no_cluster(world: World) 
     point(world, before)
     with pytest.raises(ChannelMovedBack) as caught:
         prepare(CHANNEL, later(world, 2), SyncSettings(), None, "1m")
-    assert f"If you moved it, use `update {CHANNEL} --adopt`, which" in caught.value.hint
+    assert f"If you moved it, use `update {CHANNEL} --adopt` (in GitHub Actions: adopt), which" in caught.value.hint
+    name = str(CHANNEL.repository).removeprefix("oci://")
+    assert re.search(rf"\(`crane tag {name}@sha256:[0-9a-f]{{64}} production`\), or adopt", caught.value.hint)
 
 
 class TestARecordThatIsMissing:

@@ -170,7 +170,7 @@ class TestMovedBack:
             assert (ran.code, ran.error["code"]) == (10, "channel-moved-back")
             assert old in ran.error["message"]
             assert f"was moved on to {newer} (v2.98.8) at 20" in ran.error["message"]
-            assert f"point production at {newer} again" in ran.error["hint"]
+            assert f"point production at {newer} again, or adopt the older one" in ran.error["hint"]
         assert desk.state() == before
 
     def test_until_it_is_where_it_was(self, desk: Desk, old: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
+from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Observed, Placed, Trust
 from ci_automation.flows.publication.adoption import confirm
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 class ChannelMovedBack(VerificationFailed):
     """A channel points at an old signed digest that it had left."""
 
+    hint = (
+        "Nothing was published on it. Find out who moved the channel back. Point it at the digest in the message "
+        "again, or adopt what it has with `update --adopt`: the next run then goes on as the policy says."
+    )
+
     def __init__(self, observed: Observed, later: Record | datetime) -> None:
         channel = observed.channel
         if isinstance(later, datetime):
@@ -37,6 +43,9 @@ class ChannelMovedBack(VerificationFailed):
                 f"record says that it was moved on to {later.digest} ({later.version}) at {later.at:%Y-%m-%d %H:%M} UTC"
             )
             back = f"to continue from the later digest, point {channel.tag} at {later.digest} again"
+            if isinstance(channel.repository, OciRepository):
+                back += f" (`crane tag {str(channel.repository).removeprefix('oci://')}@{later.digest} {channel.tag}`)"
+            back += ", or adopt the older one, from where the next run goes on as the policy says"
         super().__init__(f"{channel} is at {observed.digest}, and a signed {moved}")
         self.hint = f"Nothing was published on it. Find out who moved the channel back; {back}. {_if_you(channel)}"
 
@@ -56,7 +65,8 @@ class PublishedElsewhere(VerificationFailed):
 
 
 def _if_you(channel: Reference) -> str:
-    return f"If you moved it, use {in_shell('update', str(channel), '--adopt')}, which shows every file first."
+    adopting = in_shell("update", str(channel), "--adopt")
+    return f"If you moved it, use {adopting} (in GitHub Actions: adopt), which shows every file first."
 
 
 def place(observed: Observed, ports: Ports) -> Placed:
