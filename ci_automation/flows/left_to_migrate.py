@@ -172,8 +172,10 @@ def _left_by_git(answers: Answers, channel: str, migration: Migration) -> Iterat
             f"{chain((f'git fetch -q origin {branch}', in_each(answers, resumed, channel)))}"
         )
     edit = in_each(answers, [_prune(migration, "false", "true")], channel)
+    if "|| break" in edit:  # which would be a success for what follows
+        edit = f"({edit.replace('|| break', '|| exit 1')})"
     yield (
-        f"Set `prune: true` again, and bring that to {branch}. Never run `flux bootstrap` for them again.\n{edit}\n"
+        f"Set `prune: true` again, and bring that to {branch}. Never run `flux bootstrap` for them again.\n{edit} &&\n"
         f"git rm -qf {answers.objects}/{channel}/{CLUSTERS}"
     )
 

@@ -150,7 +150,7 @@ def _root(sync: Sync) -> list[NeededSecret]:
 def migration_steps(folder: str, git: Sequence[AppliedPath], objects: str, *, keep_sync: bool) -> str:
     """Return the steps in their order; `git` are the Kustomizations that still apply the folder."""
     names = ", ".join(map(str, git))
-    ready = "kubectl -n flux-system wait ocirepository,kustomization flux-manifests --for=condition=Ready"
+    ready = "kubectl -n flux-system wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"
     steps = [f"Apply the objects below to each cluster, and wait until both are ready:\n     {ready}"]
     if git:
         without = f"In Git, gotk-sync.yaml needs `prune: false`, and clusters have to have applied that: {names}."
