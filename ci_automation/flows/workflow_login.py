@@ -26,13 +26,10 @@ _PASSED = {
 
 def other_registries(artifacts: Iterable[ArtifactConfig]) -> tuple[str, ...]:
     """Return the hosts of the registries at which runs need a login, if the configuration names none itself."""
-    hosts = {
-        it.channel.repository.host: it.credentials.push is not None
-        for it in artifacts
-        if isinstance(it.channel.repository, OciRepository)
-    }
-    others = tuple(sorted(host for host, known in hosts.items() if host != "ghcr.io" and not known))
-    return tuple(sorted(hosts)) if others else ()
+    places = [(it.channel.repository, it) for it in artifacts]
+    hosts = [(at.host, it.credentials.push) for at, it in places if isinstance(at, OciRepository)]
+    is_needed = any(host != "ghcr.io" and known is None for host, known in hosts)
+    return tuple(sorted({host for host, _ in hosts})) if is_needed else ()
 
 
 def with_login(text: str, registries: Sequence[str]) -> str:

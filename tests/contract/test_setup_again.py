@@ -11,6 +11,7 @@ import pytest
 
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
+from ci_automation.flows.workflow_login import other_registries
 from ci_automation.flux.options import Options
 from tests.contract.bootstrapped import bootstrap
 
@@ -375,3 +376,14 @@ def test_an_action_of_another_name_is_refused_before_the_next_question(
     assert "'acme/platform-actions' is not the action" in capsys.readouterr().err
     assert len(asked) == 1
     assert files(clone) == {}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_one_artifact_with_a_login_of_its_own_leaves_the_others_of_its_registry_to_need_one(order: int) -> None:
+    own = "credentials: {push: {usernameVariable: A_USER, passwordVariable: A_PASSWORD}}"
+    both = [
+        f"{{name: a, url: 'oci://registry.example/a:one', {own}}}",
+        "{name: b, url: 'oci://registry.example/b:one'}",
+    ]
+    config = f"version: 1\nartifacts: [{', '.join(both[::order])}]\n"
+    assert other_registries(parse_config(config.encode(), CONFIG).artifacts) == ("registry.example",)
