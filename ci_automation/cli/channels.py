@@ -85,8 +85,31 @@ def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference]
         UnfitAnswer: a channel is named after another one, and is rendered by itself; or it has another `after`.
         InvalidDuration: `after` is not one.
     """
-    known, waits = {it.name: it for it in artifacts}, duration(after or USUAL_WAIT)
+    known = {it.name: it for it in artifacts}
     channels = {**{name: it.channel for name, it in known.items()}, **named}
+    sources = _sources(known, named, after)
+    members: dict[str, list[str]] = {}
+    for name in channels:
+        root = name
+        while root in sources:
+            root = sources[root].source
+        members.setdefault(root, [root])
+        members[root] += [name] if name not in members[root] else []
+    return [
+        Family(
+            {name: channels[name] for name in (root, *(it for it in channels if it in there and it != root))},
+            {name: sources[name] for name in channels if name in there and name in sources},
+            tuple(it for it in named or channels if it in there),
+        )
+        for root, there in members.items()
+    ]
+
+
+def _sources(
+    known: Mapping[str, ArtifactConfig], named: Mapping[str, Reference], after: str | None
+) -> dict[str, PromoteConfig]:
+    """Return the source of each promoted channel, by its name; see `families`."""
+    waits = duration(after or USUAL_WAIT)
     names = {str(it.channel): name for name, it in known.items()}
     sources = {}
     for it in known.values():
@@ -105,18 +128,4 @@ def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference]
             raise UnfitAnswer(
                 f"--after is for new channels, and {CONFIGURATION} has another time for {name}: change it there"
             )
-    members: dict[str, list[str]] = {}
-    for name in channels:
-        root = name
-        while root in sources:
-            root = sources[root].source
-        members.setdefault(root, [root])
-        members[root] += [name] if name not in members[root] else []
-    return [
-        Family(
-            {name: channels[name] for name in (root, *(it for it in channels if it in there and it != root))},
-            {name: sources[name] for name in channels if name in there and name in sources},
-            tuple(it for it in named or channels if it in there),
-        )
-        for root, there in members.items()
-    ]
+    return sources
