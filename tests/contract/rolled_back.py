@@ -29,6 +29,8 @@ from tests.fakes.world import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ci_automation.flux.version import Version
     from ci_automation.impact.assess import Cleared
     from ci_automation.impact.change import Change, FileDiff, Hazard
@@ -70,6 +72,11 @@ def version_of(world: World) -> Version:
 def killed_after_the_move(world: World, to: str = str(PATCH)) -> None:
     """Roll back in a process that ends right after it moved the channel."""
     go_back = propose_rollback(CHANNEL, Wish(to), world.ports(), intent())
+    kill_after_the_move(world, lambda: roll_back(go_back, world.ports(), intent()))
+
+
+def kill_after_the_move(world: World, run: Callable[[], object]) -> None:
+    """End a run right after it moved the channel."""
     world.registry.requests.clear()
 
     def before(_: Asked) -> None:
@@ -78,7 +85,7 @@ def killed_after_the_move(world: World, to: str = str(PATCH)) -> None:
 
     world.registry.before = before
     with pytest.raises(Killed):
-        roll_back(go_back, world.ports(), intent())
+        run()
     world.registry.before = lambda _: None
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ci_automation.records.notes import Record
-    from tests.fakes.forge.state import Run
+    from tests.fakes.forge.state import Pull, Run
 
 FOLDER = "clusters/production"
 CONFIG = ".github/flux-manifests.yaml"
@@ -245,41 +245,42 @@ def after_another_merge(scene: Scene, known: list[Hazard]) -> None:
     scene.fleet.close(asked.number, "ada")
 
 
-def in_an_older_request(scene: Scene, known: list[Hazard]) -> None:
-    """Say no on the page of a request that was closed before the merge, and opened again after it."""
+def closed_before(scene: Scene) -> Pull:
+    """Return a request that was closed before the merge that comes next."""
     pushed(scene)
     checkout(scene)
     scene.run()
     asked = scene.fleet.pulls[-1]
     scene.fleet.close(asked.number, "ada")
     scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
+    return asked
+
+
+def opened_again(scene: Scene, known: list[Hazard], asked: Pull) -> None:
+    """Merge other content, open a request again that asked before, and let a run ask about a hazard."""
     scene.fleet.merge(by_request(scene, patch("3Gi")), "ben")
     scene.fleet.reopen(asked.number, "ben")
     known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
     later(scene)
     checkout(scene)
     scene.run()
+
+
+def in_an_older_request(scene: Scene, known: list[Hazard]) -> None:
+    """Say no on the page of a request that was closed before the merge, and opened again after it."""
+    asked = closed_before(scene)
+    opened_again(scene, known, asked)
     assert "3Gi" in asked.body
     scene.fleet.close(asked.number, "ada")
 
 
 def behind_many_requests(scene: Scene, known: list[Hazard]) -> None:
     """Say no to what a run asks after others closed many requests of theirs, and opened one of its own again."""
-    pushed(scene)
-    checkout(scene)
-    scene.run()
-    asked = scene.fleet.pulls[-1]
-    scene.fleet.close(asked.number, "ada")
-    scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
+    asked = closed_before(scene)
     scene.forge.fork("acme/fleet", "mallory").push(CONTENT_BRANCH, {"evil": b""}, "mallory")
     for branch in (*[CONTENT_BRANCH] * 11, f"mallory:{CONTENT_BRANCH}"):
         scene.fleet.close(scene.fleet.open_pull(branch, "mallory" if ":" in branch else "ben").number, "ben")
-    scene.fleet.merge(by_request(scene, patch("3Gi")), "ben")
-    scene.fleet.reopen(asked.number, "ben")
-    known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
-    later(scene)
-    checkout(scene)
-    scene.run()
+    opened_again(scene, known, asked)
     assert asked.state == "CLOSED"
     assert "a run asks only in the newest pull request from this branch" in asked.comments[-1].body
     scene.fleet.close(scene.fleet.pulls[-1].number, "ada")

@@ -31,7 +31,7 @@ from tests.contract.planting import (
     plant,
     put_in_place_of_the_list,
 )
-from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, version_of
+from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, kill_after_the_move, version_of
 from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, signing_key
 
@@ -312,16 +312,7 @@ class TestAfterAKilledPublication:
         world = World()
         init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
         before_it(world)
-        world.registry.requests.clear()
-
-        def before(_: Asked) -> None:
-            if Asked("put_manifest", str(CHANNEL)) in world.registry.requests:
-                raise Killed
-
-        world.registry.before = before
-        with pytest.raises(Killed):
-            update(CHANNEL, world.ports(), intent(policy=AUTO))
-        world.registry.before = lambda _: None
+        kill_after_the_move(world, lambda: update(CHANNEL, world.ports(), intent(policy=AUTO)))
         return world
 
     def test_the_digest_that_was_left_does_not_come_back_though_nothing_signed_is_about_it(self) -> None:
