@@ -1,4 +1,4 @@
-"""What a channel leaves when it goes back: nothing that an attacker put there, or hides, stops a rollback from it."""
+"""The state that a channel leaves when it goes back, read in a way that no planted object stops a rollback."""
 
 from __future__ import annotations
 
