@@ -234,6 +234,8 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
                 from ci_automation.cli.completion import with_nearest
 
                 error = with_nearest(error)
+            if isinstance(error, click.BadParameter) and isinstance(error.param, click.Argument):
+                error.param_hint = f"'{error.param.human_readable_name}'"  # which lists no choices: the message does
             message = error.format_message().replace("\n\t", " ")  # between the choices of an argument
             return Failure("usage", message, f"{there}See `{command} --help`.", 2)
         case KeyboardInterrupt():
