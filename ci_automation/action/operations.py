@@ -154,14 +154,15 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
     ended = ended_hold(hold, wanted.reason, intent.now, intent.now)
     holds = tuple(ended if it.digest == hold.digest else it for it in placed.holds)
     taken, shown = _taken_next(goal, replace(placed, holds=holds), wanted)
-    lines = [f"The hold {name} on {hold.version} ({hold.digest}) ends now. It counted {hold.end}."]
+    at = Standing(present_version(placed, ports, intent), placed.digest)
+    what = hold.told_at(at.version)
+    lines = [f"The hold {name} on {what} ends now. It kept {hold.digest} back {hold.end}."]
     lines += [f"Its reason was: {hold.reason}"] if hold.reason else []
     lines += [] if taken else ["The next scheduled run finds nothing to take."]
     does = "promotes" if goal.is_promoted else "publishes"
     for version, digest, decision in taken:
         verb = does if decision is Decision.AUTO else f"leaves waiting ({decision})"
         lines.append(f"The next scheduled run {verb} {version}: {digest}")
-    at = Standing(present_version(placed, ports, intent), placed.digest)
     return Operation(
         before=at,
         after=at,
@@ -169,7 +170,7 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
         content="none",
         facts={"lifted": hold_json(hold), "next": [[str(digest), str(decision)] for _, digest, decision in taken]},
         page=(*map(MarkedLine, lines), *shown),
-        done=f"lifted the hold on {hold.version}",
+        done=f"lifted the hold on {what}",
         act=lambda granted: lift(goal.channel, wanted.reason, ports, granted, only=name),
     )
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from ci_automation.cli.target import Target
     from ci_automation.flows.rollback import RollbackProposal
+    from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.report.rollback import Rollback
 
@@ -186,14 +187,14 @@ def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
     """Show the holds of a channel, ask, and end them."""
     from ci_automation.flows.lift import left_hold, lift
 
-    def ask(channel: Reference, holds: Sequence[Hold]) -> None:
+    def ask(version: Version, holds: Sequence[Hold]) -> None:
         for hold in holds:
             why = f": {hold.reason}" if hold.reason else ""
-            print_parts([MarkedLine(f"{hold.version} ({hold.digest}) is on hold {hold.end}{why}")], err=True)
+            print_parts([MarkedLine(f"The hold on {hold.told_at(version)} counts {hold.end}{why}")], err=True)
         print_parts([MarkedLine("The next run may publish it again, as the policy says.")], err=True)
         question = f"Lift {'the hold' if len(holds) == 1 else f'these {len(holds)} holds'}?"
         if asks and not (answer := confirmed(question)):
-            raise NotConfirmed(f"no hold on {channel} was lifted", said_no=answer is False)
+            raise NotConfirmed(f"no hold on {goal.channel} was lifted", said_no=answer is False)
 
     lifted = lift(goal.channel, reason, goal.ports, goal.intent, ask=ask)
     if given.output == "json":
@@ -201,7 +202,7 @@ def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
         print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]}, "lift")
         return
     for hold in lifted.holds:
-        print_line(f"The hold on {hold.version} ({hold.digest.short}) on {lifted.channel} is lifted.")
+        print_line(f"The hold on {hold.told_at(lifted.version)} on {lifted.channel} is lifted.")
     if not lifted.holds:
         print_line(f"Nothing to do: no hold is on {lifted.channel}, which is at {lifted.digest}.")
     for digest, hold in lifted.elsewhere:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.records.ledger import Ledger
 
@@ -35,8 +36,8 @@ _LATER = timedelta(seconds=1)
 class NoSuchHold(UsageError):
     """The hold to lift is not there, or not clear."""
 
-    def __init__(self, channel: Reference, to: str, on: tuple[tuple[Digest, Hold], ...], left: Sequence[str]) -> None:
-        found = "; ".join(f"{name} holds {hold.version} {hold.end}" for name, hold in on)
+    def __init__(self, channel: Reference, to: str, on: Sequence[str], left: Sequence[str]) -> None:
+        found = "; ".join(on)
         wanted = f"no hold with the digest {to}" if to else "several holds"
         super().__init__(f"{channel} has {wanted if on else 'no hold now'}{': ' if found else ''}{found}")
         nothing = " ".join(("There is nothing to lift.", *left))
@@ -49,6 +50,7 @@ class Lifted(Struct, frozen=True):
     channel: Reference
     digest: Digest
     holds: tuple[Hold, ...]
+    version: Version | None = None  # known if a hold ended
     elsewhere: tuple[tuple[Digest, Hold], ...] = ()
 
 
@@ -58,11 +60,11 @@ def lift(
     ports: Ports,
     intent: Intent,
     only: Digest | None = None,
-    ask: Callable[[Reference, Sequence[Hold]], None] = lambda *_: None,
+    ask: Callable[[Version, Sequence[Hold]], None] = lambda *_: None,
 ) -> Lifted:
     """End the holds on what `channel` has now, or the one whose statement has the digest `only`; return what ended.
 
-    If none is on, nothing is written. Else `ask` is called with them; the error that it raises prevents that.
+    If none is on, nothing is written. Else `ask` gets the channel's version and them; its error prevents that.
 
     Raises:
         NoSigner, IdentityChange: the end could not be signed by a trusted signer.
@@ -77,12 +79,13 @@ def lift(
     observed = look_at(channel, ports)
     on = [hold for each, hold in ledger.named_holds(observed.digest) if hold.is_on(intent.now) and only in {None, each}]
     if not on:
-        return Lifted(channel, observed.digest, (), tuple(_left_behind(observed, ledger, intent)))
-    if problem := problem_of(place(observed, ports), present_version(observed, ports, intent), ports):
+        return Lifted(channel, observed.digest, (), elsewhere=tuple(_left_behind(observed, ledger, intent)))
+    version = present_version(observed, ports, intent)
+    if problem := problem_of(place(observed, ports), version, ports):
         require_still_there(observed, ports)
         raise problem
     ended = tuple(ended_hold(hold, reason, ports.clock(), intent.now) for hold in on)
-    ask(channel, on)
+    ask(version, on)
     ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
     writer.keep(observed.manifest, ended)
     refused = {hold.digest for hold in ended}
@@ -90,7 +93,7 @@ def lift(
         raise HoldNotKept(channel.at_digest(observed.digest))
     if (found := ports.registry.resolve(channel)) != observed.digest:
         raise ChannelMoved(channel, observed.digest, found)
-    return Lifted(channel, observed.digest, ended)
+    return Lifted(channel, observed.digest, ended, version)
 
 
 def _left_behind(observed: Observed, ledger: Ledger, intent: Intent) -> Iterator[tuple[Digest, Hold]]:
@@ -118,7 +121,8 @@ def hold_to_lift(observed: Observed, to: str, ports: Ports, intent: Intent) -> t
     found = [it for it in on if to in {"", str(it[0])}]
     if len(found) != 1:
         left = () if on else _left_behind(observed, ledger, intent)
-        raise NoSuchHold(observed.channel, to, on, [left_hold(*it) for it in left])
+        told = [f"{name} is on {hold.told_at(observed.version)} {hold.end}" for name, hold in on]
+        raise NoSuchHold(observed.channel, to, told, [left_hold(*it) for it in left])
     return found[0]
 
 

@@ -48,6 +48,11 @@ class Hold(Struct, frozen=True):
         """Return until when it counts, in words."""
         return f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "until there is a newer release"
 
+    def told_at(self, version: Version | None) -> str:
+        """Return what it is on, for people: for a channel at the same `version` the digest alone, no release."""
+        short = self.digest.short
+        return f"digest {short}" if self.version == version else f"{self.version} ({short})"
+
     @property
     def goes_on_as(self) -> str:
         """Return the sentence for people that it goes on."""

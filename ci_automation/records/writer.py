@@ -81,7 +81,7 @@ class RecordWriter(Struct, frozen=True):
         present = self.own.holds(manifest.digest) if holds else ()
         missing = [hold for hold in holds if not _has(present, hold)]
         for hold in missing:
-            self.say(f"{'ending the hold on' if hold.has_ended else 'holding'} {hold.version}")
+            self.say(f"{'ending the hold on' if hold.has_ended else 'holding'} {hold.digest}")
             self._attach_hold(manifest, hold)
         if missing:
             kept = self.own.holds(manifest.digest)

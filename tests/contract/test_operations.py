@@ -202,6 +202,8 @@ class TestLiftHold:
         shown = asked.show()
         assert shown.code == 0, shown
         assert "webhooks time out" in shown.summary
+        short = had.removeprefix("sha256:")[:12]
+        assert f"on {PATCH} ({short}) ends now. It kept {had} back until there is a newer release." in shown.summary
         assert f"The next scheduled run publishes {PATCH}: {had}" in shown.summary
         asked.approve()
         done = asked.do(shown.outputs["shown"])
