@@ -166,18 +166,20 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
 def declined_since(
     number: int, at: datetime | None, snapshot: PullSnapshot, asks: Callable[[PullRequest], bool] = lambda _: True
 ) -> str:
-    """Return which request from the branch was open since a merge, and that it was closed or sent elsewhere.
+    """Return which request from the branch was open since a merge, and that it was closed, merged or sent elsewhere.
 
-    That may be a no to what it `asks`, also if this program closed it in the end: people can reopen what a person
-    closed. If so many came later that older ones are out of sight, one of these may be. Nothing if there is none;
-    otherwise the end of a sentence.
+    That may be a no to what it `asks`, also if this program closed it in the end, or if its own merge came after that:
+    people can reopen what a person closed. If so many came later that older ones are out of sight, one of these may be.
+    Nothing if there is none; otherwise the end of a sentence.
     """
-    ended = tuple(it for it in snapshot.own_pulls if it.state is PullState.CLOSED)
-    for listed in (snapshot.strayed, ended):
+    closed = [it for it in snapshot.own_pulls if it.state is PullState.CLOSED]
+    merged = [it for it in snapshot.own_pulls if at and it.merged_at and it.merged_at > at]
+    for listed in (snapshot.strayed, closed, merged):
         later = [it for it in listed if it.asks_since(number, at)]
         if it := next(filter(asks, later), None):
-            what = "closed" if it.base == snapshot.default_branch else f"sent to {it.base}"
-            return f"pull request {it.number} asked again, and that one was {what}"
+            what = "was merged, which does not count" if it.state is PullState.MERGED else "was closed"
+            what = what if it.base == snapshot.default_branch else f"was sent to {it.base}"
+            return f"pull request {it.number} asked again, and that one {what}"
         if len(later) == len(listed) >= MOST_LISTED:
             return f"{len(listed)} other pull requests from its branch ended, behind which a run does not look"
     return ""

@@ -353,6 +353,29 @@ def test_a_no_to_content_is_not_undone_by_a_run_that_withdraws_its_page(scene: S
         assert (newest(scene).content, str(newest(scene).version)) == (content, PATCH)
 
 
+def test_a_no_to_content_is_not_undone_by_a_merge_of_its_page_that_does_not_count(
+    scene: Scene, known: list[Hazard]
+) -> None:
+    """Whoever may write can open a request again, and merge it; but not everybody may approve."""
+    configure(scene, "{via: pull-request, team: acme/platform}")
+    before = first_content(scene)
+    scene.fleet.merge(by_request(scene, patch("2Gi"), by="ben"), "ada")
+    known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
+    checkout(scene)
+    scene.run()
+    asked = scene.fleet.pulls[-1]
+    scene.fleet.close(asked.number, "ada")
+    scene.fleet.reopen(asked.number, "ben")
+    later(scene)
+    scene.fleet.merge(asked.number, "ben")
+    known.clear()
+    ran = scene.run()
+    assert (ran.outputs["pending-decision"], scene.channel) == ("approval", before), ran
+    assert f"the merges came before pull request {asked.number} asked again" in ran.outputs["pending-reasons"]
+    merge(scene, scene.fleet.pulls[-1].number)
+    assert scene.run().outputs["changed"] == "true"
+
+
 def behind_other_runs(scene: Scene, asked: Run) -> None:
     """Start more runs for the same content than a run reads."""
     for _ in range(6):
