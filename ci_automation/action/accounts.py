@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.action.approval_rules import desks_of
-from ci_automation.action.github import now
-from ci_automation.action.run import trouble_of
+from ci_automation.action.github import Hub, now
+from ci_automation.action.run import ActionRun, trouble_of
 from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, GrantedApproval, RequestKind
 from ci_automation.cli.follow_up import promoting
 from ci_automation.cli.output import print_parts, print_table
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from ci_automation.action.github import Hub
     from ci_automation.action.inputs import Inputs
-    from ci_automation.action.run import ActionRun
     from ci_automation.approval.pull_request import PullRequestApprovals
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.promotions import PlannedPromotion

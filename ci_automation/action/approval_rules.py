@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.action.github import now
-from ci_automation.approval.port import RequestKind
+from ci_automation.action.github import Hub, now
+from ci_automation.approval.port import ApprovalRequest, Approvals, RequestKind
 from ci_automation.cli.arguments import configuration
 from ci_automation.config.model import ApprovalConfig, ApprovalVia
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
-    from ci_automation.action.github import Hub
     from ci_automation.approval.approved_run import RunFacts
-    from ci_automation.approval.port import ApprovalRequest, Approvals
     from ci_automation.artifact.digest import Digest
     from ci_automation.cli.target import Target
     from ci_automation.flux.version import Version

@@ -13,7 +13,7 @@ from ci_automation.action.accounts import account_of, announcing, ask_groups, ru
 from ci_automation.action.approval_rules import desks_of, judged_by, reviewed_run
 from ci_automation.action.github import Hub, now, with_git
 from ci_automation.action.preview import comment_preview, preview
-from ci_automation.action.run import goals, promotions
+from ci_automation.action.run import ActionRun, goals, promotions
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.results import code_of
 from ci_automation.config import DEFAULT_PATH
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.action.inputs import Inputs
-    from ci_automation.action.run import ActionRun
     from ci_automation.action.workflow_commands import Level
     from ci_automation.approval.port import GrantedApproval
     from ci_automation.cli.promotions import PlannedPromotion

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from ci_automation.action.accounts import announcing
 from ci_automation.action.approval_rules import reviewed_run, settings_from, settings_of, why_unprotected
 from ci_automation.action.github import Hub, OldCheckout, now
-from ci_automation.action.operations import OPERATIONS, OperationInputs
-from ci_automation.action.run import goals, promotions
+from ci_automation.action.operations import OPERATIONS, Operation, OperationInputs
+from ci_automation.action.run import ActionRun, goals, promotions
 from ci_automation.approval.approved_run import NOTHING, Handover, HandoverVoid, how_approved, judge_reviews
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.action.inputs import Inputs
-    from ci_automation.action.operations import Operation
-    from ci_automation.action.run import ActionRun
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.job import Job
-    from ci_automation.artifact.reference import Reference
     from ci_automation.registry.credentials import Credential, Credentials, CredentialSource
 
 GHCR = "ghcr.io"

@@ -8,16 +8,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.cli.promote import as_shown
-from ci_automation.cli.target import PromotedNotRendered
+from ci_automation.cli.target import PromotedNotRendered, Target
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.carry_out import carry_out
 from ci_automation.flows.init import propose_init, publish_first
 from ci_automation.flows.lift import ended_hold, hold_to_lift, lift
 from ci_automation.flows.migration import require_encrypted, require_encrypted_build
-from ci_automation.flows.observe import Trust, observe, observe_or_adopt
+from ci_automation.flows.observe import Placed, Trust, observe, observe_or_adopt
 from ci_automation.flows.planning.base import present_version, read_contents
 from ci_automation.flows.planning.plan import plan_on
-from ci_automation.flows.planning.promotion import consider
+from ci_automation.flows.planning.promotion import Considered, consider
 from ci_automation.flows.promote import Promoted, PromotionRefused, promote_considered
 from ci_automation.flows.publication.placement import in_place, place, require_still_there
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
@@ -25,8 +25,8 @@ from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Standing
-from ci_automation.report.adoption import adoption_text
-from ci_automation.report.blocks import MarkedLine
+from ci_automation.report.adoption import Adoption, adoption_text
+from ci_automation.report.blocks import MarkedLine, Part
 from ci_automation.report.changes import step_parts, text_parts
 from ci_automation.report.promotion import files_table, promotion_parts
 from ci_automation.report.rollback import hold_json, rollback_parts
@@ -37,15 +37,10 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.promotions import PlannedPromotion
-    from ci_automation.cli.target import Target
-    from ci_automation.flows.observe import Placed
-    from ci_automation.flows.planning.promotion import Considered
     from ci_automation.flows.ports import Intent
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.records.content import RecordedContent
     from ci_automation.records.notes import Record
-    from ci_automation.report.adoption import Adoption
-    from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
 
 

@@ -18,7 +18,7 @@ from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.ports import Intent
 from ci_automation.flows.preview import FolderState, Reviewer, changed_between, grouped, matching
 from ci_automation.github.model import is_request_branch
-from ci_automation.report.preview import FailOn, PreviewPage, fails
+from ci_automation.report.preview import ArtifactReview, FailOn, FileReview, PreviewPage, fails
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ci_automation.action.run import ActionRun
     from ci_automation.github.files import Files
     from ci_automation.github.repository import Repository
-    from ci_automation.report.preview import ArtifactReview, FileReview
 
 _OID = re.compile(r"[0-9a-f]{40}")
 _MOST_REVIEWS, _MOST_BESIDE, _MOST_FILES = 200, 100, 2_000

@@ -22,15 +22,15 @@ from ci_automation.artifact.git import attribute_files, concealed
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.wiring import all_targets
 from ci_automation.config.load import parse_config
-from ci_automation.config.model import DirectorySourceConfig
+from ci_automation.config.model import ArtifactConfig, Config, DirectorySourceConfig
 from ci_automation.config.preview import not_previewed, preview_config
 from ci_automation.errors import Error
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.planning.shown import MOST_SHOWN, is_unseen
 from ci_automation.flows.ports import Prepared
 from ci_automation.flows.preview import review_artifact
-from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder
-from ci_automation.github.files import EXECUTABLE, PLAIN_MODES
+from ci_automation.flows.workspace import OverlayFolder, UnfitOverlayFile, read_overlay_folder
+from ci_automation.github.files import EXECUTABLE, PLAIN_MODES, Files
 from ci_automation.impact.change import some_of
 from ci_automation.report.preview import ArtifactReview
 
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from ci_automation.action.run import ActionRun
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import ArtifactConfig, Config
-    from ci_automation.flows.workspace import OverlayFolder
-    from ci_automation.github.files import Files
 
 _MOST_FILES = 2_000
 _SAME = "the request changes nothing of it"

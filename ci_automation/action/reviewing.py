@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ci_automation.action.accounts import account_of, promotion_account
 from ci_automation.action.dispatched import WrongDispatch
 from ci_automation.action.github import Hub, with_git
-from ci_automation.action.run import goals, promotions
+from ci_automation.action.run import ActionRun, goals, promotions
 from ci_automation.approval.approved_run import ShownRequest
 from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, RequestKind
 from ci_automation.artifact.digest import Digest
@@ -20,7 +20,6 @@ from ci_automation.impact.change import hazard_names
 
 if TYPE_CHECKING:
     from ci_automation.action.inputs import Inputs
-    from ci_automation.action.run import ActionRun
     from ci_automation.cli.target import Target
     from ci_automation.report.account import Account
 

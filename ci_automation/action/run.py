@@ -12,10 +12,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.action.github import Hub, presence
-from ci_automation.action.job import require_own_claims, require_own_event
+from ci_automation.action.job import Job, require_own_claims, require_own_event
 from ci_automation.action.logins import logins
 from ci_automation.action.workflow_commands import (
     OUTPUTS,
+    Level,
+    Log,
     annotation,
     append,
     group,
@@ -28,25 +30,21 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli import failure_of
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.options import INPUTS
-from ci_automation.cli.promotions import all_waves
+from ci_automation.cli.promotions import PlannedPromotion, all_waves
 from ci_automation.cli.wiring import NothingNamed, targets
 from ci_automation.errors import Error, UsageError
 from ci_automation.report.account import Account, Trouble, outputs
 from ci_automation.report.blocks import plain_text
-from ci_automation.report.preview import MAX_COMMENT, preview_markdown
+from ci_automation.report.preview import MAX_COMMENT, PreviewPage, preview_markdown
 from ci_automation.report.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ci_automation.action.inputs import Inputs
-    from ci_automation.action.job import Job
-    from ci_automation.action.workflow_commands import Level, Log
-    from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.report.adoption import Adoption
-    from ci_automation.report.preview import PreviewPage
 
 PLANS = "flux-manifests-plans"
 _OPTION = re.compile(r"--([a-z](?:[a-z-]*[a-z])?)")

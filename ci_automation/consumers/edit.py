@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import yaml
 from msgspec import Struct
 
 from ci_automation.artifact.yaml import Unreadable, events
 from ci_automation.consumers.find import MARK, find_mentions, requested, setters
-from ci_automation.consumers.model import Mention, MentionKind
+from ci_automation.consumers.model import Mention, MentionKind, Published
 from ci_automation.consumers.tree import decoded, parse, span
-
-if TYPE_CHECKING:
-    from ci_automation.consumers.model import Published
 
 MAX_BYTES = 1 << 20
 _MAX_EVENTS = 200_000  # which are all kept

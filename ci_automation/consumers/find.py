@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ci_automation.consumers.model import Mention, MentionKind, is_digest
-from ci_automation.consumers.tree import Alias, Mapping, Scalar, mappings, resolved
+from ci_automation.consumers.model import Mention, MentionKind, Published, is_digest
+from ci_automation.consumers.tree import Alias, Mapping, Node, Scalar, YamlFile, mappings, resolved
 from ci_automation.flux.artifact import immutable_version
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    from ci_automation.consumers.model import Published
-    from ci_automation.consumers.tree import Node, YamlFile
 
 _SOURCES = "source.toolkit.fluxcd.io/"
 _OPERATOR = "fluxcd.controlplane.io/"

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from ci_automation.config.model import ApprovalVia, SigningMode
+from ci_automation.config.model import ApprovalVia, PromoteConfig, SigningMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.config.model import PromoteConfig
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.flows.cluster_folders import Migration
     from ci_automation.flows.existing import Existing

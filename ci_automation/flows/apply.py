@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.carry_out import Owed, carry_out
 from ci_automation.flows.files import beside_components
-from ci_automation.flows.observe import observe_or_adopt
-from ci_automation.flows.planning.base import present_version, read_base
+from ci_automation.flows.observe import Placed, observe_or_adopt
+from ci_automation.flows.planning.base import Base, present_version, read_base
 from ci_automation.flows.planning.plan import Outcome
-from ci_automation.flows.planning.step import Wanted, render_step
+from ci_automation.flows.planning.step import Rendered, Wanted, render_step
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
-from ci_automation.impact.change import in_shell
+from ci_automation.impact.change import Hazard, in_shell
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import is_held
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Placed
-    from ci_automation.flows.planning.base import Base
-    from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.impact.change import Hazard
     from ci_automation.policy.plan import Plan, PlannedStep
     from ci_automation.records.notes import Approval
 

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.approval.port import GrantedApproval
+from ci_automation.approval.port import ApprovalRequest, GrantedApproval
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.carry_out import Owed, carry_out
-from ci_automation.flows.observe import observe, observe_or_adopt
-from ci_automation.flows.planning.base import present_version, read_base
+from ci_automation.flows.observe import Observed, Placed, observe, observe_or_adopt
+from ci_automation.flows.planning.base import Base, present_version, read_base
 from ci_automation.flows.planning.plan import Outcome
-from ci_automation.flows.planning.step import Wanted, apart, render_step, wanted_content
+from ci_automation.flows.planning.step import Rendered, Wanted, apart, render_step, wanted_content
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
-from ci_automation.policy.plan import Plan
+from ci_automation.policy.plan import Plan, PlannedStep
 from ci_automation.records.content import is_same_approval
 from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from ci_automation.approval.port import ApprovalRequest
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Observed, Placed
-    from ci_automation.flows.planning.base import Base
-    from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.impact.change import Hazard
-    from ci_automation.policy.plan import PlannedStep
 
 _SECOND = timedelta(seconds=1)
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.observe import Placed, Trust, observe_past
-from ci_automation.flows.planning.base import present_version, read_base, read_contents
-from ci_automation.flows.planning.plan import plan_on
+from ci_automation.flows.planning.base import Base, present_version, read_base, read_contents
+from ci_automation.flows.planning.plan import Planned, plan_on
 from ci_automation.flows.publication.publish import Publication, publish, vouch_for
 from ci_automation.flows.publication.recording import record_adoption, record_interrupted_rollback
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.flows.planning.base import Base
-    from ci_automation.flows.planning.plan import Planned
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version

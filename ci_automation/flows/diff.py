@@ -18,7 +18,7 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import recover
 from ci_automation.impact.assess import assess, compare_files
 from ci_automation.impact.change import Certainty, Hazard
-from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.check import Applied, Clusters, Known
 from ci_automation.impact.crds.versions import UnreadableCrds, crds
 from ci_automation.impact.overlay.alone import flux_alone
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
-    from ci_automation.impact.check import Clusters
     from ci_automation.impact.overlay.builder import Kustomize
 
 _MAX_BYTES = 50 << 20

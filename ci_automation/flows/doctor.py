@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Error, RegistryError, ReleaseSourceError, UsageError
-from ci_automation.flows.ports import NoSigner
+from ci_automation.flows.ports import Intent, NoSigner, Ports
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flows.watch import judge, succeeded
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.workflows import GitHubPlace
-    from ci_automation.flows.ports import Intent, Ports
     from ci_automation.github.client import GitHub
     from ci_automation.github.runs import Runs
     from ci_automation.impact.overlay.builder import Kustomize

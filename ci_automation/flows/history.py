@@ -12,8 +12,8 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_origin, stated_version, tagged_version
 from ci_automation.flux.version import Version
-from ci_automation.records.attached import TooManyRecords
-from ci_automation.records.ledger import notes_in
+from ci_automation.records.attached import Said, TooManyRecords
+from ci_automation.records.ledger import N, notes_in
 from ci_automation.records.notes import HoldStatement, Record
 from ci_automation.registry.port import NotAnIndex
 from ci_automation.signing.verify import Unsigned, gather, verify
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from ci_automation.records.attached import Said
-    from ci_automation.records.ledger import N
 
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")

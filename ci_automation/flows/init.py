@@ -22,10 +22,10 @@ from ci_automation.flows.rendering import UnprovenRendering
 from ci_automation.flux.artifact import PUSHED, compose_pushed
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
-from ci_automation.impact.change import in_shell
-from ci_automation.policy.decision import ACKNOWLEDGED, Decision, decide, reasons
+from ci_automation.impact.change import Hazard, in_shell
+from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict, decide, reasons
 from ci_automation.policy.gates import Situation, version_verdicts
-from ci_automation.policy.hold import Offered, hold_verdict, still_on
+from ci_automation.policy.hold import Hold, Offered, hold_verdict, still_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
-    from ci_automation.impact.change import Hazard
-    from ci_automation.policy.decision import Verdict
-    from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Record
     from ci_automation.report.findings import Findings
 

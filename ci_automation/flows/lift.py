@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,24 +11,21 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import UsageError
-from ci_automation.flows.observe import ChannelMoved, look_at
+from ci_automation.flows.observe import ChannelMoved, Observed, look_at
 from ci_automation.flows.planning.base import present_version
 from ci_automation.flows.publication.placement import place, problem_of, require_still_there
 from ci_automation.flows.publication.publish import require_signer
-from ci_automation.records.ledger import ImmutableTagMoved
+from ci_automation.records.ledger import ImmutableTagMoved, Ledger
 from ci_automation.records.writer import HoldNotKept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
-    from ci_automation.records.ledger import Ledger
 
 _LATER = timedelta(seconds=1)
 

@@ -17,7 +17,7 @@ from ci_automation.flows.planning.findings import advisories
 from ci_automation.flows.programs.delegate import MAX_ARCHIVE_BYTES
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.release_folder import RELEASES, alone_in, listed_release, write_lists, write_mirrored
-from ci_automation.flows.rendering import fetch, find_artifact, verify_artifact
+from ci_automation.flows.rendering import UpstreamArtifact, fetch, find_artifact, verify_artifact
 from ci_automation.flux.advisories import written_advisories
 from ci_automation.flux.bundle import (
     BUNDLE,
@@ -28,9 +28,9 @@ from ci_automation.flux.bundle import (
     proof_names,
     verify_file,
 )
-from ci_automation.flux.release import ReleaseIncomplete
+from ci_automation.flux.release import FetchedRelease, Release, ReleaseIncomplete
 from ci_automation.flux.sources.directory import ADVISORIES, DirectorySource, LeavesDirectory
-from ci_automation.registry.port import NotFound
+from ci_automation.registry.port import NotFound, Registry
 from ci_automation.registry.releases import RegistryReleases, put_advisories, put_release, rendered_beside
 from ci_automation.signing.upstream import UpstreamForged
 
@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from ci_automation.flows.rendering import UpstreamArtifact
-    from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
-    from ci_automation.registry.port import Registry
 
 PROGRAMS = ("linux_amd64", "linux_arm64")
 ARTIFACTS = "flux-manifests"  # the image layout in the directory

@@ -17,7 +17,7 @@ from ci_automation.flows.rendering import fetch
 from ci_automation.flux.components import image_names
 from ci_automation.flux.text import SEPARATOR
 from ci_automation.registry.images import parse_image
-from ci_automation.registry.port import NotFound
+from ci_automation.registry.port import NotFound, Registry
 from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
-    from ci_automation.registry.port import Registry
 
 _OF_COSIGN = "sha256-"  # what tags of signatures begin with
 

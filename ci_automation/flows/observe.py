@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ci_automation.errors import Conflict, Error
 from ci_automation.flux.artifact import stated_version
 from ci_automation.registry.port import NotFound
-from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
+from ci_automation.signing.trust import Identity, IdentityMatch, Trusted, TrustedIdentities, TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Record
     from ci_automation.signing.signer import Signer
-    from ci_automation.signing.trust import Trusted
 
 
 class ChannelMoved(Conflict):

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from ci_automation.errors import SigningError
 from ci_automation.hiding import Hiding
-from ci_automation.impact.check import Clusters
+from ci_automation.impact.check import Clusters, Images
 from ci_automation.policy.gates import Situation
-from ci_automation.policy.model import Policy, SignatureFormat
-from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted
+from ci_automation.policy.model import Allowance, Policy, SignatureFormat
+from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted, Trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from ci_automation.flux.bundle import ReleaseFiles
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.flux.version import Version
-    from ci_automation.impact.check import Images
     from ci_automation.impact.overlay.builder import Kustomize
     from ci_automation.policy.hold import Hold
-    from ci_automation.policy.model import Allowance
     from ci_automation.records.content import FleetCommit
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.notes import Approval
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from ci_automation.report.adoption import Adoption
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.sigstore.root import TrustRoot
-    from ci_automation.signing.trust import Trusted
     from ci_automation.signing.upstream import Vouched
 
 

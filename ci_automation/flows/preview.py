@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ci_automation.approval.content import foretold
+from ci_automation.approval.content import AwaitedMerge, foretold
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.observe import Placed, Trust
 from ci_automation.flows.planning.base import Contents
 from ci_automation.flows.planning.findings import findings, first_findings
 from ci_automation.flows.planning.plan import make_plan
-from ci_automation.flows.rendering import render_release
+from ci_automation.flows.rendering import Rendering, render_release
 from ci_automation.flux.components import inventory, unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, prove_options, recover
@@ -28,10 +28,8 @@ from ci_automation.report.preview import ArtifactReview, ComponentsOrigin, FileR
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ci_automation.approval.content import AwaitedMerge
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports, Prepared
-    from ci_automation.flows.rendering import Rendering
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
     from ci_automation.policy.plan import PlannedStep

@@ -15,7 +15,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.observe import Placed
 from ci_automation.flows.planning.accepted import require_signed_for_target
-from ci_automation.flows.planning.promotion import consider
+from ci_automation.flows.planning.promotion import Considered, Promotion, consider
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import PublishedElsewhere
 from ci_automation.flows.publication.publish import move
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.planning.promotion import Considered, Promotion
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import Approval, Record
     from ci_automation.records.writer import RecordWriter

@@ -18,11 +18,11 @@ from ci_automation.artifact.index import Index, InvalidIndex
 from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_version
-from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
-from ci_automation.records.attached import TooManyRecords
+from ci_automation.policy.retention import Kept, Stored, Window, named_by_others, retain
+from ci_automation.records.attached import Said, TooManyRecords
 from ci_automation.records.ledger import last_digests, notes_in
 from ci_automation.records.notes import Record
-from ci_automation.registry.port import NotAnIndex, NotFound
+from ci_automation.registry.port import NotAnIndex, NotFound, Registry
 from ci_automation.signing.legacy import is_signature
 from ci_automation.signing.verify import verify
 
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
-    from ci_automation.policy.retention import Window
-    from ci_automation.records.attached import Said
-    from ci_automation.registry.port import Registry
     from ci_automation.signing.trust import Trusted
 
 _ATTACHED = re.compile(r"sha256-(?P<hex>[0-9a-f]{64})(?P<suffix>(\.[A-Za-z0-9]+)?)")

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from ci_automation.artifact.archive import read_archive
 from ci_automation.errors import Error, VerificationFailed
 from ci_automation.flux.artifact import Recipe
-from ci_automation.flux.bundle import LIMITS, checksums_name
-from ci_automation.flux.options import UnknownFlag
+from ci_automation.flux.bundle import LIMITS, ReleaseFiles, checksums_name
+from ci_automation.flux.options import Options, UnknownFlag
 from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, is_known, unexercised
 from ci_automation.flux.render import render
-from ci_automation.registry.port import NotFound
+from ci_automation.registry.port import NotFound, Registry
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -26,11 +26,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.ports import Ports, Upstream
     from ci_automation.flows.programs.delegate import DelegationFailed
-    from ci_automation.flux.bundle import ReleaseFiles
-    from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
-    from ci_automation.registry.port import Registry
     from ci_automation.signing.upstream import Vouched
 
 

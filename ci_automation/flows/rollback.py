@@ -7,18 +7,18 @@ happens by itself, and stops no rollback.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.artifact.manifest import CONFIG_BLOB, Manifest
 from ci_automation.errors import PolicyRefused, VerificationFailed
-from ci_automation.flows.observe import ChannelMoved, Trust, look_at
-from ci_automation.flows.planning.base import read_contents, read_shown, stated_options
+from ci_automation.flows.observe import ChannelMoved, Observed, Trust, look_at
+from ci_automation.flows.planning.base import Contents, read_contents, read_shown, stated_options
 from ci_automation.flows.planning.findings import findings
-from ci_automation.flows.publication.leaving import read_leaving, read_present
+from ci_automation.flows.publication.leaving import Present, read_leaving, read_present
 from ci_automation.flows.publication.past import NotInHistory, find_past, other_tags, prove_past, require_version
 from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.publish import move, require_signer
@@ -42,15 +42,9 @@ from ci_automation.signing.cluster import require_accepted_there
 from ci_automation.signing.verify import ensure_signed
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Observed
-    from ci_automation.flows.planning.base import Contents
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.publication.leaving import Present
     from ci_automation.flux.version import Version
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.writer import RecordWriter

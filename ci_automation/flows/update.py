@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.carry_out import automatic, carry_out, settle_version_tags, take_over
-from ci_automation.flows.observe import Trust, look_at, observe, observe_or_adopt
+from ci_automation.flows.observe import Observed, Placed, Trust, look_at, observe, observe_or_adopt
 from ci_automation.flows.planning.base import read_contents
 from ci_automation.flows.planning.plan import Outcome, look_ahead, plan_on
 from ci_automation.flows.publication.placement import in_place, place
@@ -19,7 +19,6 @@ from ci_automation.signing.verify import Unsigned
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Observed, Placed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.records.notes import Record
 

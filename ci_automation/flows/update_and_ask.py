@@ -21,12 +21,12 @@ from ci_automation.flows.approved import (
     refuse_used,
 )
 from ci_automation.flows.observe import ChannelMoved
-from ci_automation.flows.planning.promotion import consider
+from ci_automation.flows.planning.promotion import Considered, Promotion, consider
 from ci_automation.flows.promote import OtherDigest, Promoted, PromotionRefused, promote_considered
 from ci_automation.flows.update import update
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.plan import Plan
+from ci_automation.policy.plan import Plan, PlannedStep
 from ci_automation.report.notes import notes_between
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.planning.plan import Outcome
-    from ci_automation.flows.planning.promotion import Considered, Promotion
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.policy.plan import PlannedStep
 
     Desks = Mapping[RequestKind, Approvals]  # none for content where it is no step of its own
 

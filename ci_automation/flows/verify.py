@@ -7,25 +7,22 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.observe import look_at, observe
-from ci_automation.flows.planning.base import present_version, read_base, read_tree
+from ci_automation.flows.observe import Observed, look_at, observe
+from ci_automation.flows.planning.base import Base, present_version, read_base, read_tree
 from ci_automation.flows.publication.placement import as_mirrored, place, problem_of
 from ci_automation.flows.publication.tags import version_tag_problem
 from ci_automation.flows.rendering import fetch, recipe_of, rendering
 from ci_automation.flux.artifact import compose, immutable_version, tagged_version
 from ci_automation.flux.components import pin
-from ci_automation.signing.cluster import cluster_table, judge_cluster
+from ci_automation.signing.cluster import Row, cluster_table, judge_cluster
 from ci_automation.signing.verify import examine, gather, refusal
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flows.observe import Observed
-    from ci_automation.flows.planning.base import Base
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
-    from ci_automation.signing.cluster import Row
     from ci_automation.signing.trust import Identity, Trusted
 
 

@@ -24,13 +24,12 @@ from ci_automation.github.errors import (
     InvalidAppKey,
     NotOnGitHub,
 )
-from ci_automation.github.waiting import PATIENCE
+from ci_automation.github.waiting import PATIENCE, GitHubPatience
 from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.github.waiting import GitHubPatience
 
 _SPARE = timedelta(minutes=5)  # a token lasts an hour; one that expires sooner than this is replaced
 

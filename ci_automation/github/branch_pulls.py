@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.github.model import MOST_LISTED, PullRequest, PullState, Review
+from ci_automation.github.model import MOST_LISTED, Actor, PullRequest, PullState, Review
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ci_automation.github.answers import Fields
-    from ci_automation.github.model import Actor
 
 PULL = """
 fragment Pull on PullRequest {

@@ -27,19 +27,16 @@ from ci_automation.github.errors import (
     UnexpectedGitHubAnswer,
 )
 from ci_automation.github.refusals import REDIRECTS, Asker, graphql_data, said_in
-from ci_automation.github.waiting import PATIENCE, Waiting
+from ci_automation.github.waiting import PATIENCE, GitHubPatience, Spent, Waiting
 from ci_automation.net.network import Network, Origin, UnsafeAddress
 from ci_automation.net.session import Session
-from ci_automation.net.values import Call, TooLong
-from ci_automation.net.waiting import http_time
+from ci_automation.net.values import Answer, Call, TooLong
+from ci_automation.net.waiting import Deadline, http_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from ci_automation.github.waiting import GitHubPatience, Spent
-    from ci_automation.net.values import Answer
-    from ci_automation.net.waiting import Deadline
 
 PUBLIC_API = "https://api.github.com"
 _MAX_ANSWER_BYTES = 32 << 20  # a page of a hundred releases with their notes has 5 MB

@@ -17,7 +17,7 @@ from ci_automation.github.errors import (
 )
 from ci_automation.github.files import PLAIN_MODES, Files
 from ci_automation.github.making import MAKING, BranchLog
-from ci_automation.github.model import ContentAt, ContentMerge, Making
+from ci_automation.github.model import Actor, BranchUpdate, ContentAt, ContentMerge, Making, PullSnapshot
 from ci_automation.github.repository import Ahead, Repository, snapshot_fields
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from ci_automation.github.answers import Fields
     from ci_automation.github.client import GitHub
-    from ci_automation.github.model import Actor, BranchUpdate, PullSnapshot
 
 _MERGED = """
 fragment Merged on Commit {

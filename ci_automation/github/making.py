@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.github.answers import Fields, OfRepository, segment
-from ci_automation.github.model import BranchUpdate, Making, UpdateKind
+from ci_automation.github.model import Actor, BranchUpdate, Making, PullRequest, PullSnapshot, UpdateKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ci_automation.github.client import GitHub
-    from ci_automation.github.model import Actor, PullRequest, PullSnapshot
 
 MAKING = """
 fragment Making on PullRequest {

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.github.model import PullState
+from ci_automation.github.model import Actor, Commit, PullRequest, PullSnapshot, PullState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.github.commits import Commits
-    from ci_automation.github.model import Actor, Commit, PullRequest, PullSnapshot
     from ci_automation.github.pulls import Pulls
 
 _TRAILER = "Flux-Manifests-Key"

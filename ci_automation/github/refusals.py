@@ -21,14 +21,13 @@ from ci_automation.github.errors import (
     UnexpectedGitHubAnswer,
 )
 from ci_automation.hiding import Hiding
-from ci_automation.net.values import parsed_json, printable
+from ci_automation.net.values import Answer, parsed_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ci_automation.errors import Error
     from ci_automation.github.waiting import Waiting
-    from ci_automation.net.values import Answer
 
 _MANY_REASONS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})

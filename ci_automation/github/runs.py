@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from ci_automation.github.model import Actor, Environment, Issue, RunApproval, S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
 
     from ci_automation.github.client import GitHub
 

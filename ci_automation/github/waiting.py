@@ -10,13 +10,12 @@ from msgspec import Struct, field
 
 from ci_automation.github.errors import AnswerLost, GitHubUnreachable, RateLimited
 from ci_automation.github.refusals import said_in
-from ci_automation.net.values import TOO_LATE, NoAnswer
+from ci_automation.net.values import TOO_LATE, Answer, NoAnswer
 from ci_automation.net.waiting import TOLD_AFTER, Clock, Deadline, Overdue, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.net.values import Answer
 
 LONGEST_ANSWER = 120.0  # seconds for a whole answer
 _GRACE = 20.0  # more seconds for an attempt to report by itself that its time is over

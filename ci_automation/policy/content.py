@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flux.proof import Proof
-from ci_automation.impact.change import Certainty, ChangeClass, Hazard
+from ci_automation.impact.change import Certainty, Change, ChangeClass, Hazard
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict
-from ci_automation.policy.model import NOT_CHECKED
+from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, Allowance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ci_automation.impact.assess import Cleared
-    from ci_automation.impact.change import Change
     from ci_automation.policy.gates import Situation
-    from ci_automation.policy.model import Acknowledgement, Allowance
 
 # Every release changes these; the report says so if a step changes nothing else.
 _ONLY_IMAGES = frozenset({ChangeClass.IMAGE, ChangeClass.VERSION})

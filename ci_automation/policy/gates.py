@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ci_automation.flux.release import Release
-from ci_automation.flux.version import Bump
+from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.decision import Decision, Verdict, decide
-from ci_automation.policy.hold import Offered, hold_verdict
-from ci_automation.policy.model import Action, MinorStep
+from ci_automation.policy.hold import Hold, Offered, hold_verdict
+from ci_automation.policy.model import Action, MinorStep, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from ci_automation.flux.advisories import Vulnerability
-    from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
-    from ci_automation.policy.model import Policy
 
     _Gate = Callable[[Release, "Situation"], Verdict]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,8 +11,6 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation, version_verdicts
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.version import Version
     from ci_automation.policy.model import Policy

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.artifact.manifest import InvalidManifest, Manifest
+from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest
 from ci_automation.errors import VerificationFailed
 from ci_automation.records.notes import HoldStatement, Record
 from ci_automation.records.statement import InvalidStatement, Statement, subject_name
-from ci_automation.registry.port import ContentMismatch, NotFound
+from ci_automation.registry.port import ContentMismatch, NotFound, Registry
 from ci_automation.signing import bundle
 from ci_automation.signing.bundle_format import Bundle
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
-    from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 

@@ -19,7 +19,7 @@ from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.hold import Hold
 from ci_automation.records import attached
 from ci_automation.records.notes import HoldStatement, InvalidNote, Record
-from ci_automation.registry.port import NotAnIndex
+from ci_automation.registry.port import NotAnIndex, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.records.attached import Said
     from ci_automation.records.content import RecordedContent
-    from ci_automation.registry.port import Registry
     from ci_automation.signing.trust import Trusted
 
 

@@ -22,18 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from ci_automation.artifact.reference import OciRepository
-from ci_automation.records.notes import as_json
+from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.records.notes import Approval, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
     from ci_automation.flux.options import Options
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.version import Version
-    from ci_automation.records.notes import Approval
 
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 # Tag URIs (RFC 4151): names for ever, and no addresses.

@@ -9,13 +9,12 @@ from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.artifact.gojson import unique
-from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.errors import VerificationFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.artifact.reference import Reference
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 

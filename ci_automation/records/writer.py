@@ -17,7 +17,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, Manifest
 from ci_automation.errors import VerificationFailed
 from ci_automation.records import attached
 from ci_automation.records.ledger import HOLD, RECORD, Ledger, left_at
-from ci_automation.records.notes import HoldStatement, RefusedRelease
+from ci_automation.records.notes import HoldStatement, Note, Record, RefusedRelease
 from ci_automation.records.statement import subject_name
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.policy.hold import Hold
-    from ci_automation.records.notes import Note, Record
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
 

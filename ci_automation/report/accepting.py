@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.blocks import Detail, MarkedLine, Quoted, Titled
+from ci_automation.report.blocks import Block, Detail, MarkedLine, Quoted, Titled
 from ci_automation.report.findings import Findings, acknowledging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from ci_automation.report.blocks import Block
 
 
 def acknowledgements(found: Findings, detail: Detail) -> tuple[Block, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flux.components import hunks
-from ci_automation.report.blocks import MarkedLine, Table, on_terminal, plain_line
+from ci_automation.report.blocks import MarkedLine, Part, Table, on_terminal, plain_line
 from ci_automation.report.changes import beside_flux, in_files
 from ci_automation.report.findings import Findings
 from ci_automation.report.rights import rights_blocks
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.impact.rights import FolderRights
-    from ci_automation.report.blocks import Part
 
 ALONE = "Adoption signs and records this digest, and publishes nothing else."
 _LINES = 60  # of a difference; `pull` has the rest

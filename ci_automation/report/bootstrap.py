@@ -13,13 +13,12 @@ from msgspec import Struct
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.report.cluster_objects import NeededSecret, as_yaml
-from ci_automation.report.sync import ByKey
+from ci_automation.report.sync import ByKey, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ci_automation.impact.overlay.bootstrapped import AppliedPath
-    from ci_automation.report.sync import Sync
 
 _SEPARATOR = re.compile(r"^---\n", re.MULTILINE)
 _KIND = re.compile(r"^kind: ([A-Za-z]+)$", re.MULTILINE)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.impact.change import Certainty, Severity
+from ci_automation.impact.change import Certainty, Change, FileDiff, Hazard, Severity
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision
 from ci_automation.report.accepting import acknowledgements
@@ -21,6 +21,7 @@ from ci_automation.report.blocks import (
     KEPT,
     ROW,
     WARNING,
+    Block,
     Bullet,
     Code,
     Command,
@@ -36,17 +37,14 @@ from ci_automation.report.blocks import (
     shortened,
 )
 from ci_automation.report.file_diffs import IN_FILES, diffs_to_approve, file_blocks
-from ci_automation.report.findings import CRD, GRAVE, Findings, meaning, named_together, told_together
+from ci_automation.report.findings import CRD, GRAVE, Findings, Taken, meaning, named_together, told_together
 from ci_automation.report.rights import rights_blocks
 from ci_automation.report.text import ranked, step_title
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.policy.plan import PlannedStep
-    from ci_automation.report.blocks import Block
-    from ci_automation.report.findings import Taken
 
 DELETES = "deletes"  # a word that has a colour of its own on a terminal
 _COUNTED = "counted"  # marks the line with the numbers of what is not listed

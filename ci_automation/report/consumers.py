@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from ci_automation.consumers.model import MentionKind, State, is_digest
 from ci_automation.flux.artifact import called, immutable_version
-from ci_automation.report.blocks import Code, Table, more, shortened
+from ci_automation.report.blocks import Block, Code, Table, more, shortened
 from ci_automation.report.markdown import code, inline, link, markdown_table, to_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ci_automation.consumers.model import ConsumersReport, FileOutcome, Mention, Published, RepositoryOutcome
-    from ci_automation.report.blocks import Block
 
 _MOST_ROWS = 100  # of the summary
 _MOST_EDITS, _MOST_LEFT, _MAX_CELL = 30, 15, 100  # of a pull request: its text has at most 65536 characters

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.policy.decision import Decision
-from ci_automation.report.blocks import Code, Quoted, Titled, cut, more
+from ci_automation.report.blocks import Block, Code, Detail, Quoted, Titled, cut, more
 
 if TYPE_CHECKING:
     from ci_automation.impact.change import FileDiff
-    from ci_automation.report.blocks import Block, Detail
     from ci_automation.report.findings import Findings
 
 IN_FILES = "What changes in your files"

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, to_builtins
 
-from ci_automation.impact.change import Certainty, ChangeClass, Severity, all_of, some_of
+from ci_automation.impact.change import Certainty, Change, ChangeClass, FileDiff, Hazard, Severity, all_of, some_of
 from ci_automation.policy.content import UPSTREAM
-from ci_automation.policy.decision import ACKNOWLEDGED, Decision, decide
+from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict, decide
 from ci_automation.report.markdown import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.impact.rights import FolderRights
-    from ci_automation.policy.decision import Verdict
     from ci_automation.policy.model import Acknowledgement
     from ci_automation.policy.plan import PlannedStep
 

@@ -16,12 +16,11 @@ import unicodedata
 from html import escape
 from typing import TYPE_CHECKING
 
-from ci_automation.report.blocks import Bullet, Code, Command, Quoted, Strong, Table, Titled, plain_text
+from ci_automation.report.blocks import Block, Bullet, Code, Command, Quoted, Strong, Table, Titled, Words, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ci_automation.report.blocks import Block, Words
 
 _TYPED = re.compile(r"[^`\n]+")
 _SIMPLE = re.compile(r"[^`|\s](?:[^`|\n]*[^`|\s])?")

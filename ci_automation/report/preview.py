@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ci_automation.impact.change import Certainty, Severity
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, decide
-from ci_automation.report.blocks import Bullet, Code, Command, Detail, Quoted, Table, Titled, cut
+from ci_automation.report.blocks import Block, Bullet, Code, Command, Detail, Quoted, Table, Titled, cut
 from ci_automation.report.changes import change_blocks, hazard_blocks, pruned_blocks
 from ci_automation.report.file_diffs import file_blocks
 from ci_automation.report.findings import Findings
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
     from ci_automation.policy.plan import PlannedStep
-    from ci_automation.report.blocks import Block
 
 MAX_COMMENT = 60_000  # characters; GitHub takes 65,536
 _ROWS = (60, 20, 6, 2)  # of each list: as many as fit

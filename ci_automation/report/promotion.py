@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.policy.decision import Decision
-from ci_automation.report.blocks import HINT, Code, MarkedLine, Reasons, Table, on_terminal
+from ci_automation.report.blocks import HINT, Code, MarkedLine, Part, Reasons, Table, on_terminal
 from ci_automation.report.changes import brief_parts, text_parts
 from ci_automation.report.findings import Findings
-from ci_automation.report.notes import notes_hint, notes_text
+from ci_automation.report.notes import ReleaseNotes, notes_hint, notes_text
 from ci_automation.report.rights import rights_blocks
 from ci_automation.report.text import HEADLINES, WORDS, because, brief_cell, brief_reasons, digests_table
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
     from ci_automation.flux.version import Version
-    from ci_automation.report.blocks import Part
-    from ci_automation.report.notes import ReleaseNotes
 
 _WORDS = {**WORDS, Decision.AUTO: "nothing to do"}
 _OPEN = "can be promoted"

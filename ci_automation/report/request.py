@@ -18,7 +18,7 @@ from ci_automation.report.blocks import Bullet, Detail, cut, shortened
 from ci_automation.report.changes import hazards_in_brief, sections, verdicts
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, to_markdown
-from ci_automation.report.notes import notes_markdown, telling_markdown
+from ci_automation.report.notes import ReleaseNotes, notes_markdown, telling_markdown
 from ci_automation.report.request_marks import Mark, place_digest, put_marks
 from ci_automation.report.text import rendering_proof
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.policy.plan import PlannedStep
-    from ci_automation.report.notes import ReleaseNotes
 
 MAX_BODY = 60_000  # GitHub takes 65,536 characters
 _MAX_NOTES, _MAX_TELLING = 12_000, 4_000

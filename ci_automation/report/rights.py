@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.impact.change import Severity, all_of
-from ci_automation.report.blocks import HINT, Bullet, MarkedLine, Titled
+from ci_automation.report.blocks import HINT, Block, Bullet, MarkedLine, Titled
 from ci_automation.report.findings import GRAVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ci_automation.impact.rights import FolderRights, Right
-    from ci_automation.report.blocks import Block
 
 
 def rights_blocks(folders: Sequence[FolderRights], *, every: bool, beside_flux: bool = False) -> Iterator[Block]:

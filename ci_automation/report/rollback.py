@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.blocks import MarkedLine
+from ci_automation.report.blocks import MarkedLine, Part
 from ci_automation.report.changes import text_parts
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
-    from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
 
 _SIGNS = "The target has lost its signature; the rollback signs it again first."

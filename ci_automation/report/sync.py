@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version
 from ci_automation.report.cluster_objects import as_yaml, login_secret, named_secrets, quoted, required_name
@@ -22,7 +22,6 @@ from ci_automation.report.cluster_objects import as_yaml, login_secret, named_se
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ci_automation.artifact.reference import Reference
     from ci_automation.flux.following import SyncSettings
     from ci_automation.report.cluster_objects import NeededSecret
 

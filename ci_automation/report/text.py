@@ -7,17 +7,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ci_automation.flux.proof import Proof
-from ci_automation.policy.decision import Decision
-from ci_automation.report.blocks import KEPT, WARNING, Code, MarkedLine, Reasons, Table, shortened
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.report.blocks import KEPT, WARNING, Code, MarkedLine, Part, Reasons, Table, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.version import Version
-    from ci_automation.policy.decision import Verdict
     from ci_automation.policy.plan import Plan, PlannedStep
-    from ci_automation.report.blocks import Part
     from ci_automation.report.findings import Findings
 
 _FEW = 2

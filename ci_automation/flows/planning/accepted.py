@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import accept_both
 from ci_automation.signing.cluster import require_accepted_there
-from ci_automation.signing.trust import TrustedIdentities
+from ci_automation.signing.trust import Trusted, TrustedIdentities, Verified
 from ci_automation.signing.verify import ForeignSignature, verify
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.planning.promotion import Considered, Promotion
     from ci_automation.registry.port import Registry
-    from ci_automation.signing.trust import Trusted, Verified
 
 
 class SignedForOthers(VerificationFailed):

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.archive import HiddenContent, read_archive
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import FLUX_LAYER, InvalidManifest
+from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor, InvalidManifest, Manifest
 from ci_automation.errors import PolicyRefused, UsageError
-from ci_automation.flows.observe import Trust
+from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.rendering import fetch, rendering
 from ci_automation.flux.artifact import (
     PUSHED,
@@ -30,10 +30,8 @@ from ci_automation.flux.text import TemplateMismatch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, to_builtins
 
 from ci_automation.errors import Error, ReleaseSourceError
 from ci_automation.flows.rendering import render_release
-from ci_automation.flux.advisories import Vulnerability, component_versions, fixed_by, vulnerabilities
-from ci_automation.flux.artifact import PUSHED
+from ci_automation.flux.advisories import Advisory, Vulnerability, component_versions, fixed_by, vulnerabilities
+from ci_automation.flux.artifact import PUSHED, Recipe
 from ci_automation.flux.components import controller_images, inventory
-from ci_automation.impact.assess import assess, compare_files, compare_with_flux_alone, nothing_is_settled
+from ci_automation.impact.assess import Impact, assess, compare_files, compare_with_flux_alone, nothing_is_settled
 from ci_automation.impact.check import Applied, Known
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, decide, reasons
-from ci_automation.policy.gates import Situation
+from ci_automation.policy.gates import Selection, Situation
 from ci_automation.policy.plan import PlannedStep
 from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import TypeAlias
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.planning.base import Base, Contents
     from ci_automation.flows.planning.step import Rendered, Wanted
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flux.advisories import Advisory
-    from ci_automation.flux.artifact import Recipe
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
-    from ci_automation.impact.assess import Impact
     from ci_automation.impact.change import Change, Hazard
-    from ci_automation.policy.gates import Selection
 
     StepSide: TypeAlias = Base | Contents | Recipe  # what an artifact holds before a step, or after it
     Chosen: TypeAlias = Base | Contents | Wanted  # has the options that its components are made with

@@ -34,7 +34,7 @@ from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.errors import Conflict, UsageError
 from ci_automation.flows.planning.shown import hidden_states
-from ci_automation.flows.workspace import first_difference, require_shown
+from ci_automation.flows.workspace import OverlayFolder, first_difference, require_shown
 from ci_automation.github.commits import branch_name
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.records.content import RecordedContent
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.findings import Chosen
     from ci_automation.flows.ports import Ports
-    from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.flux.options import Options
     from ci_automation.github.content_history import ContentHistory
     from ci_automation.github.model import ContentAt

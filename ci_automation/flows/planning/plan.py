@@ -9,27 +9,24 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.flows.observe import Placed, observe_or_adopt
+from ci_automation.flows.observe import Observed, Placed, observe_or_adopt
 from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.options import Options
 from ci_automation.policy.decision import Decision, reasons
-from ci_automation.policy.gates import select
+from ci_automation.policy.gates import Selection, select
 from ci_automation.policy.hold import is_held
-from ci_automation.policy.plan import PassedOver, Plan
+from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Observed
     from ci_automation.flows.planning.findings import OpenVulnerability
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
-    from ci_automation.policy.gates import Selection
-    from ci_automation.policy.plan import PlannedStep
     from ci_automation.records.notes import Approval
 
 

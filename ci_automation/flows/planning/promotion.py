@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -11,37 +11,32 @@ from msgspec.structs import replace
 from ci_automation.approval.content import changed_rules
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import Error, RegistryError
-from ci_automation.flows.observe import observe, observe_past
+from ci_automation.flows.observe import Observed, Placed, observe, observe_past
 from ci_automation.flows.planning.accepted import require_signed_for_target
-from ci_automation.flows.planning.base import only_layer, present_version, read_contents
+from ci_automation.flows.planning.base import Contents, only_layer, present_version, read_contents
 from ci_automation.flows.planning.findings import findings, first_findings, planned_step
 from ci_automation.flows.publication.placement import had_last, in_place, place, problem_of, require_still_there
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision, Verdict, decide, reasons
-from ci_automation.policy.hold import Offered, hold_verdict
+from ci_automation.policy.hold import Hold, Offered, hold_verdict
 from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_verdicts
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
-from ci_automation.report.notes import notes_between
+from ci_automation.report.notes import ReleaseNotes, notes_between
 from ci_automation.report.promotion import FirstDigest
 from ci_automation.signing.verify import ForeignSignature, Unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.evidence import Evidence
-    from ci_automation.flows.observe import Observed, Placed
-    from ci_automation.flows.planning.base import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
     from ci_automation.policy.plan import PlannedStep
     from ci_automation.records.content import ApprovedRules
     from ci_automation.records.notes import Record
-    from ci_automation.report.notes import ReleaseNotes
     from ci_automation.signing.trust import Verified
 
 

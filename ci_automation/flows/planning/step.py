@@ -11,17 +11,17 @@ from ci_automation.errors import PolicyRefused, RegistryError, VerificationFaile
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning.base import Base
 from ci_automation.flows.planning.findings import content_of, fixed_in, impact_of, lost, planned_step
-from ci_automation.flows.rendering import fetch, recipe_of, rendering
+from ci_automation.flows.rendering import Rendering, fetch, recipe_of, rendering
 from ci_automation.flux.artifact import Composed, compose
 from ci_automation.flux.components import controller_images, image_names, pin
 from ci_automation.impact.assess import Impact
-from ci_automation.impact.change import all_of
+from ci_automation.impact.change import Hazard, all_of
 from ci_automation.impact.checks.images import look_up
 from ci_automation.policy.content import Content, content_verdicts
-from ci_automation.policy.decision import Decision, decide
+from ci_automation.policy.decision import Decision, Verdict, decide
 from ci_automation.policy.gates import release_verdicts
 from ci_automation.policy.hold import Offered, hold_verdict, is_held, still_on
-from ci_automation.policy.plan import ImageChange
+from ci_automation.policy.plan import ImageChange, PlannedStep
 from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
@@ -30,15 +30,10 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.planning.git_content import JudgedContent
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.rendering import Rendering
     from ci_automation.flux.advisories import Vulnerability
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
-    from ci_automation.impact.change import Hazard
-    from ci_automation.policy.content import Content
-    from ci_automation.policy.decision import Verdict
-    from ci_automation.policy.plan import PlannedStep
     from ci_automation.records.notes import Approval, Record
 
 

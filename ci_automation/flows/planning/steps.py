@@ -13,7 +13,7 @@ from ci_automation.flows.planning.plan import Planned, passed_over
 from ci_automation.flows.planning.step import ImageMissing, Wanted, apart, render_automatic, render_step, wanted_content
 from ci_automation.flows.rendering import FlagsNotRendered
 from ci_automation.flux.bundle import ComponentMissing
-from ci_automation.flux.options import UnknownFlag
+from ci_automation.flux.options import Options, UnknownFlag
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import is_held
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flux.options import Options
     from ci_automation.flux.release import Release
     from ci_automation.policy.gates import Candidate, Selection
 

@@ -24,12 +24,11 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flows.programs import confinement
 from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
 from ci_automation.flux.bundle import ChecksumMismatch, program_name, verify_file
-from ci_automation.flux.options import UnknownFlag
+from ci_automation.flux.options import Options, UnknownFlag
 from ci_automation.flux.render import components_header
 
 if TYPE_CHECKING:
     from ci_automation.flows.programs.confinement import Ended
-    from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease, ReleaseSource
     from ci_automation.flux.version import Version
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.manifest import MAX_LAYERS, OCI_MANIFEST, Manifest, NoLayers
-from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.errors import RegistryError, VerificationFailed
-from ci_automation.registry.port import NotFound, TagMoved
+from ci_automation.registry.port import NotFound, Registry, TagMoved
 from ci_automation.signing.legacy import SignaturesUnreadable
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.index import Index
-    from ci_automation.artifact.reference import Reference
-    from ci_automation.registry.port import Registry
 
 _MAX_REFERRERS = 64
 _BESIDE = ("sig", "att", "sbom")  # what cosign's tags end with (`pkg/oci/remote/remote.go`)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.index import Index
-from ci_automation.artifact.reference import LayoutDirectory
+from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.errors import Conflict, RegistryError
 from ci_automation.flows.publication.copy import Copying, require_attached_to_nothing
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Descriptor, Manifest
-    from ci_automation.artifact.reference import Reference
 
 _AT_ONCE = 4  # blobs
 _SMALL = 1 << 20  # bytes, which fit into memory

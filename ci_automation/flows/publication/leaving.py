@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.manifest import InvalidManifest
+from ci_automation.artifact.manifest import InvalidManifest, Manifest
 from ci_automation.errors import Error, PolicyRefused
-from ci_automation.flows.observe import look_at
-from ci_automation.flows.planning.base import read_contents
+from ci_automation.flows.observe import Observed, look_at
+from ci_automation.flows.planning.base import Contents, read_contents
 from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.recording import kept_holds
 from ci_automation.impact.change import in_shell
-from ci_automation.policy.hold import still_on
+from ci_automation.policy.hold import Hold, still_on
 from ci_automation.records.ledger import HIDING
 from ci_automation.registry.port import NotFound
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
@@ -24,13 +24,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Observed
-    from ci_automation.flows.planning.base import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Record
 
 

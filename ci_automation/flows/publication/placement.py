@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
-from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Observed, Placed, Trust
 from ci_automation.flows.publication.adoption import confirm
 from ci_automation.impact.change import in_shell
 from ci_automation.records.attached import channel_name, known_as
-from ci_automation.records.ledger import Position, holds_on, left_at, notes_in
+from ci_automation.records.ledger import Ledger, Position, holds_on, left_at, notes_in
 from ci_automation.records.notes import Record
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
-    from ci_automation.records.ledger import Ledger
 
 
 class ChannelMovedBack(VerificationFailed):

@@ -12,30 +12,26 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, Manifest
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.observe import ChannelMoved, accept_both
+from ci_automation.flows.observe import ChannelMoved, Observed, accept_both
 from ci_automation.flows.planning.base import read_shown
-from ci_automation.flows.ports import NoSigner
+from ci_automation.flows.ports import Intent, NoSigner, Ports
 from ci_automation.flows.publication.recording import attest_publication, sign_publication
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever, tag_unless_taken
-from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.artifact import Composed, immutable_tag
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.cluster import require_accepted
 from ci_automation.signing.legacy import look, payload
-from ci_automation.signing.trust import Finding, TrustedIdentities
-from ci_automation.signing.verify import ensure_signed, examine, gather
+from ci_automation.signing.trust import Finding, Trusted, TrustedIdentities
+from ci_automation.signing.verify import Signatures, ensure_signed, examine, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Observed
     from ci_automation.flows.planning.step import Rendered
-    from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flux.artifact import Composed
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
@@ -44,8 +40,6 @@ if TYPE_CHECKING:
     from ci_automation.records.notes import Approval
     from ci_automation.records.writer import RecordWriter
     from ci_automation.signing.signer import Signer
-    from ci_automation.signing.trust import Trusted
-    from ci_automation.signing.verify import Signatures
 
 _ACCEPT = "--accept-identity-change"
 

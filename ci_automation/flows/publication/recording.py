@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from ci_automation import __version__
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.flows.planning.base import read_contents, stated_options
+from ci_automation.flows.planning.base import Contents, read_contents, stated_options
 from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.components import controller_images, unpin
 from ci_automation.policy.hold import Hold, still_on
 from ci_automation.records import provenance, sbom
 from ci_automation.records.attached import attest
-from ci_automation.records.ledger import HIDING
+from ci_automation.records.ledger import HIDING, Ledger
 from ci_automation.records.notes import Record
 from ci_automation.registry.port import NotAnIndex
 
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.flows.observe import Observed, Placed
-    from ci_automation.flows.planning.base import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.publish import Publication
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
     from ci_automation.records.content import RecordedContent
-    from ci_automation.records.ledger import Ledger
     from ci_automation.records.writer import RecordWriter
     from ci_automation.report.rollback import Rollback
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, VerificationFailed
-from ci_automation.flows.observe import ChannelMoved
+from ci_automation.flows.observe import ChannelMoved, Placed
 from ci_automation.flux.artifact import immutable_tag, immutable_version, tagged_version, version_tag
 from ci_automation.impact.change import in_shell
 from ci_automation.records.ledger import Position
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Placed
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
