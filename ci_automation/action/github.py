@@ -12,11 +12,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.config.named_files import named_files
 from ci_automation.errors import Conflict, UsageError
 from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.job import Job
@@ -208,15 +209,24 @@ class Hub(Hiding, Struct):
     def _require_present_config(self, config: Config | None) -> None:
         """Check the configuration, which may have been changed, deleted or moved since this run was started.
 
-        What the job made of it by itself is the job's own, as long as the default branch has the file of then.
+        So may files that it names; while a run waits for people, those may well be. What the job made of the
+        configuration by itself is the job's own, as long as the default branch has the file of then.
         """
         content, path, sha = self.content(), self.inputs.config_path, self.job.sha
         _, there, _ = content.head("", path)
-        if there.commit == sha or (there.config and config and config.digest == Digest.of(there.config.encode())):
+        if there.commit == sha:
             return
-        then = content.contents([sha] if sha else (), "", path).get(sha)
-        if there.config != (then.config if then else None):
-            raise OldCheckout(path)
+        if not (there.config and config and config.digest == Digest.of(there.config.encode())):
+            then = content.contents([sha] if sha else (), "", path).get(sha)
+            if there.config != (then.config if then else None):
+                raise OldCheckout(path)
+        if config and not (self.inputs.command == "approve" and self.job.attempt == 1):  # which waits for people
+            self._require_same(there.commit, named_files(config))
+
+    def _require_same(self, commit: str, paths: Iterable[str]) -> None:
+        """Check that a commit has the same files and folders as that of this run."""
+        if self.job.sha and (found := self.content().differing(commit, self.job.sha, paths)):
+            raise OldCheckout(found[0])
 
     def _require_present_workflow(self, path: str, known: set[str]) -> None:
         """Check a workflow, and the workflows and actions of this repository that it uses."""
@@ -229,13 +239,10 @@ class Hub(Hiding, Struct):
             raise OldCheckout(path)
         used = {it.strip("/") for it in _LOCAL.findall(there.config or "")} - known
         known |= used
-        for each in sorted(used):
-            if each.endswith((".yaml", ".yml")):
-                self._require_present_workflow(each, known)
-            else:
-                states = content.contents((there.commit, sha), each, path)
-                if len({states[it].overlay if it in states else "" for it in (there.commit, sha)}) > 1:
-                    raise OldCheckout(each)
+        workflows = sorted(it for it in used if it.endswith((".yaml", ".yml")))
+        self._require_same(there.commit, used.difference(workflows))
+        for each in workflows:
+            self._require_present_workflow(each, known)
 
     def _asked_branch(self) -> str:
         from ci_automation.github.errors import UnexpectedGitHubAnswer

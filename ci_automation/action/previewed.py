@@ -22,7 +22,7 @@ from ci_automation.artifact.git import attribute_files, concealed
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.wiring import all_targets
 from ci_automation.config.load import parse_config
-from ci_automation.config.model import ArtifactConfig, Config, DirectorySourceConfig
+from ci_automation.config.named_files import named_files
 from ci_automation.config.preview import not_previewed, preview_config
 from ci_automation.errors import Error
 from ci_automation.flows.files import write_tree
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ci_automation.action.run import ActionRun
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
+    from ci_automation.config.model import ArtifactConfig, Config
 
 _MOST_FILES = 2_000
 _SAME = "the request changes nothing of it"
@@ -126,7 +127,7 @@ def artifact_reviews(
         return (), (f"There is no configuration to preview: {path}: {why}.",)
     after = preview_config(before, wanted)
     given = _given(inputs, run, before)
-    named = (*_named(before), *given.public_key, *filter(None, [given.trust_config]))
+    named = (*named_files(before), *given.public_key, *filter(None, [given.trust_config]))
     CommitFiles.look_up((base, (*named, *_overlays(before))), (head, tuple(_overlays(after))))
     with TemporaryDirectory(prefix="flux-") as place:
         root = Path(place) / "base"
@@ -190,15 +191,6 @@ class _Pair(Struct, frozen=True):
     after: Config
     given: Arguments
     overlay: Callable[[str, Config], OverlayFolder]
-
-
-def _named(config: Config) -> Iterator[str]:
-    """Yield the files and folders of the repository that a configuration names."""
-    source = config.source
-    named = [str(source.path) if isinstance(source, DirectorySourceConfig) else None, config.upstream.trust_config]
-    for it in config.artifacts:
-        named += [it.trust_config, *it.verify.public_keys, *it.clusters.snapshots, *it.clusters.objects]
-    yield from (it for it in named if it and "://" not in it and not it.startswith(("/", "layout:")))
 
 
 def _overlays(config: Config) -> Iterator[str]:

@@ -7,4 +7,14 @@ from pathlib import Path
 
 DEFAULT_PATH = Path(".github/flux-manifests.yaml")
 
-__all__ = ["document", "load", "model", "preview", "schema", "workflow_events", "workflow_rules", "workflows"]
+__all__ = [
+    "document",
+    "load",
+    "model",
+    "named_files",
+    "preview",
+    "schema",
+    "workflow_events",
+    "workflow_rules",
+    "workflows",
+]

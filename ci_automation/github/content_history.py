@@ -146,6 +146,22 @@ class ContentHistory(BranchLog):
         except GitHubAnswerTooLarge:
             return None
 
+    def differing(self, one: str, other: str, paths: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the paths at which two commits do not have the same file or folder, if any."""
+        named = {f"p{place}": path for place, path in enumerate(sorted(set(paths)))}
+        if not named:
+            return ()
+        entries = " ".join(f"{name}: file(path: ${name}) {{ mode oid }}" for name in named)
+        sides = {"one": one, "other": other}
+        asked = " ".join(f'{it}: object(oid: "{oid}") {{ ... on Commit {{ {entries} }} }}' for it, oid in sides.items())
+        found, _ = self._query(asked, named)
+
+        def entry(side: str, name: str) -> tuple[int, str] | None:
+            at = commit.maybe(name) if (commit := found.maybe(side)) else None
+            return (at.number("mode"), at.oid("oid")) if at else None
+
+        return tuple(path for name, path in named.items() if entry("one", name) != entry("other", name))
+
     def _learn(self, commits: Sequence[str], folder: str, config: str) -> None:
         """Ask for the content at commits, and for the requests that the first few were merged as."""
         if not commits:
