@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig, ClustersConfig, Config
-    from ci_automation.flows.existing import Existing
     from ci_automation.flows.ports import Ports, Upstream
+    from ci_automation.flows.setting_up.overlays import Existing
     from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Release, ReleaseSource
     from ci_automation.flux.version import Version
@@ -67,7 +67,7 @@ def existing_at(channel: Reference) -> Existing | None:
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.output import print_aside
     from ci_automation.errors import Error
-    from ci_automation.flows.existing import read_existing
+    from ci_automation.flows.setting_up.overlays import read_existing
 
     try:
         return read_existing(channel, registry(channel, None, Arguments()))

@@ -10,26 +10,35 @@ import click
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.cli.channels import channels_by_name, families, named_references
-from ci_automation.cli.clone import (
-    free_folder,
-    require_own,
-    top_of,
-    written_at,
-)
+from ci_automation.cli.clone import free_folder, require_own, top_of, written_at
 from ci_automation.cli.output import confirmed, print_aside, print_parts, print_text
-from ci_automation.cli.own_files import overlay_of, own_files
 from ci_automation.cli.parameters import HeadedCommand
 from ci_automation.cli.places import tags_beside
-from ci_automation.cli.questions import Questions, answered_action, answered_place, command_again, usual_answers
+from ci_automation.cli.questions import (
+    Questions,
+    answered_action,
+    answered_place,
+    command_again,
+    overlay_of,
+    own_files,
+    usual_answers,
+)
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import UsageError
-from ci_automation.flows.answers import CLUSTERS, OBJECTS, Answers
 from ci_automation.flows.files import write_file
-from ci_automation.flows.left_to_do import TODO, left_to_do, numbered, one_list, with_boxes
-from ci_automation.flows.setup import CONFIGURATION, WORKFLOWS, UnfitAnswer, setup_files, shipped_pin
-from ci_automation.flows.workflow_login import other_registries
+from ci_automation.flows.setting_up.answers import (
+    CLUSTERS,
+    CONFIGURATION,
+    OBJECTS,
+    Answers,
+    UnfitAnswer,
+    channels_by_name,
+    families,
+    named_references,
+)
+from ci_automation.flows.setting_up.files import WORKFLOWS, other_registries, setup_files, shipped_pin
+from ci_automation.flows.setting_up.steps import TODO, left_to_do, numbered, one_list, with_boxes
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.proof import known_releases
 from ci_automation.report.blocks import MarkedLine
@@ -39,10 +48,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.cli.channels import Family
-    from ci_automation.cli.own_files import Tags
+    from ci_automation.cli.questions import Tags
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.config.workflows import GitHubPlace
+    from ci_automation.flows.setting_up.answers import Family
     from ci_automation.flux.version import Version
 
 _UNCHANGED = "is as it should be"

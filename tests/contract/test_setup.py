@@ -52,7 +52,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: None)  # no registry is asked
-    monkeypatch.setattr("ci_automation.cli.own_files.existing_at", lambda _: None)
+    monkeypatch.setattr("ci_automation.cli.questions.existing_at", lambda _: None)
     installed_from(monkeypatch, None)
     return tmp_path
 

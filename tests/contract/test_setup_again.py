@@ -11,7 +11,7 @@ import pytest
 
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
-from ci_automation.flows.workflow_login import other_registries
+from ci_automation.flows.setting_up.files import other_registries
 from ci_automation.flux.options import Options
 from tests.contract.bootstrapped import bootstrap
 
@@ -35,7 +35,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(tmp_path, "remote", "add", "origin", "https://github.com/fakeco/fleet")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
-    monkeypatch.setattr("ci_automation.cli.own_files.existing_at", lambda _: None)
+    monkeypatch.setattr("ci_automation.cli.questions.existing_at", lambda _: None)
     monkeypatch.setattr("ci_automation.cli.questions.checkout_of_action", lambda _: "acme-tools/flux-manifests")
     return tmp_path
 

@@ -75,7 +75,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(top, "config", "commit.gpgsign", "false")
     monkeypatch.chdir(top)
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
-    monkeypatch.setattr("ci_automation.cli.own_files.existing_at", lambda _: None)
+    monkeypatch.setattr("ci_automation.cli.questions.existing_at", lambda _: None)
     return top
 
 

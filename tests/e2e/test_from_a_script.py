@@ -92,7 +92,7 @@ def test_without_a_pause_the_first_run_after_the_adoption_publishes_the_patch(de
 
 def test_its_configuration_is_what_setup_writes_with_a_pause(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("production",))
-    monkeypatch.setattr("ci_automation.cli.own_files.existing_at", lambda _: None)
+    monkeypatch.setattr("ci_automation.cli.questions.existing_at", lambda _: None)
     (setup,) = (words[1:] for words in commands() if words[:2] == ["flux-manifests", "setup"])
     told = desk.ok(*setup, "--repository", "acme/fleet", "--branch", "main").out
     written = yaml.safe_load(desk.read(CONFIG))

@@ -63,20 +63,20 @@ PRINTED = {
         "::test_a_registry_that_did_not_answer_is_asked_again_by_the_command_that_is_listed_first"
     ),
     (
-        "flows/left_to_do.py",
+        "flows/setting_up/steps.py",
         "setup",
     ): "tests/contract/test_setup.py::test_objects_have_the_secret_that_setup_says_to_write",
     (
-        "flows/left_to_do.py",
+        "flows/setting_up/steps.py",
         "doctor",
     ): "tests/e2e/test_commands.py::test_the_doctor_says_the_wrong_first_and_exits_with_its_code",
     (
-        "flows/left_to_do.py",
+        "flows/setting_up/steps.py",
         "pull",
     ): "tests/e2e/test_printed.py::test_what_brings_the_own_files_of_a_channel_into_git",
-    ("flows/left_to_follow.py", "public-key"): "tests/e2e/test_printed.py::test_what_lets_clusters_verify",
+    ("flows/setting_up/cluster_steps.py", "public-key"): "tests/e2e/test_printed.py::test_what_lets_clusters_verify",
     (
-        "flows/left_to_migrate.py",
+        "flows/setting_up/cluster_steps.py",
         "render",
     ): "tests/contract/test_setup_migration.py::test_a_migration_by_dispatch_publishes_what_git_applied",
 }
@@ -321,7 +321,7 @@ def test_what_shows_every_line_before_an_adoption(desk: Desk) -> None:
 
 def test_what_brings_the_own_files_of_a_channel_into_git(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("production",))
-    monkeypatch.setattr("ci_automation.cli.own_files.existing_at", lambda _: None)
+    monkeypatch.setattr("ci_automation.cli.questions.existing_at", lambda _: None)
     desk.write("before/kustomization.yaml", f"resources: [{COMPONENTS}]\nnamePrefix: ours-\n")
     desk.init("--overlay", "before")
     channel = "oci://ghcr.io/acme/flux-manifests:production"
@@ -334,7 +334,7 @@ def test_what_brings_the_own_files_of_a_channel_into_git(desk: Desk, monkeypatch
 @pytest.mark.parametrize("signing", ["key", "keyless"])
 def test_what_lets_clusters_verify(desk: Desk, monkeypatch: pytest.MonkeyPatch, signing: str) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("production",))
-    monkeypatch.setattr("ci_automation.cli.own_files.existing_at", lambda _: None)
+    monkeypatch.setattr("ci_automation.cli.questions.existing_at", lambda _: None)
     place = ("--repository", "acme/fleet", "--branch", "main", "--action", "acme/ci-automation", "--signing", signing)
     told = desk.ok("setup", "oci://ghcr.io/acme/flux-manifests:production", *place).out
     followed = told.partition("Clusters that follow a channel now, and do not verify it\n")[2].partition(

@@ -1,4 +1,4 @@
-"""The steps of a migration from `flux bootstrap`, in the list that `setup` prints.
+"""The steps by which clusters come to verify and follow a channel, from `flux bootstrap` too, in the list of `setup`.
 
 A channel's clusters move one first, then the others, by a loop over their names. The file `CLUSTERS` has these, which
 are the names of their contexts for kubectl and flux too.
@@ -6,20 +6,67 @@ are the names of their contexts for kubectl and flux too.
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.answers import CLUSTERS
-from ci_automation.flows.cluster_folders import ANY
-from ci_automation.flows.cluster_loops import chain, in_each
-from ci_automation.flows.left_to_follow import READY, left_to_trust
+from ci_automation.flows.setting_up.answers import CLUSTERS
+from ci_automation.flows.setting_up.cluster_folders import ANY
+from ci_automation.flows.setting_up.files import PUBLIC_KEY, cluster_trust
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_of_sync
+from ci_automation.report.sync import ByKey, verify_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from ci_automation.flows.answers import Answers
-    from ci_automation.flows.cluster_folders import ClusterFolder, Migration
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.setting_up.answers import Answers
+    from ci_automation.flows.setting_up.cluster_folders import ClusterFolder, Migration
+
+
+READY = "wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"  # of kubectl
+
+
+def left_to_verify(answers: Answers, there: Mapping[str, Reference]) -> Iterator[str]:
+    """Yield how clusters come to verify the channels that are `there`."""
+    if not there:
+        return
+    yield "Look for NAMESPACE and NAME of the OCIRepository in these clusters: `kubectl get ocirepositories -A`"
+    yield from left_to_trust(answers, "NAMESPACE")
+    guide = f"{answers.docs}/guides/from-a-script.md#what-can-go-wrong"
+    verify = shlex.quote(json.dumps({"spec": {"verify": verify_block(cluster_trust(answers))}}))
+    for channel in there.values():
+        yield (
+            f"Once {channel} is adopted, let one cluster verify, then the others. If Git has the OCIRepository, write "
+            f"`verify` there instead. If it fails: {guide}\n"
+            f"kubectl -n NAMESPACE patch ocirepository NAME --type merge --patch {verify}\n"
+            "kubectl -n NAMESPACE wait ocirepository NAME --for=condition=SourceVerified --timeout=5m"
+        )
+    if answers.first[0] in there:
+        yield f"When clusters of {answers.first[0]} verify, delete its line `paused: true` again, if it has one."
+
+
+def left_to_follow(answers: Answers) -> Iterator[str]:
+    """Yield how clusters come to follow their channels."""
+    home = answers.home
+    yield from left_to_trust(answers, home)
+    yield f"A cluster without Flux gets it first: {answers.docs}/guides/clusters.md#the-first-installation"
+    kubectl = f"kubectl -n {home}"
+    for name in answers.channels:
+        yield (
+            f"In each cluster of {name} that has Flux and follows no channel yet, one first. If it fails, "
+            f"`{kubectl} get ocirepositories,kustomizations` says why.\n"
+            f"kubectl apply -f {answers.objects}/{name}\n"
+            f"{kubectl} {READY}"
+        )
+
+
+def left_to_trust(answers: Answers, namespace: str) -> Iterator[str]:
+    """Yield how clusters get the public key, if runs sign with one."""
+    if isinstance(by := cluster_trust(answers), ByKey):
+        secret = f"flux-manifests public-key {PUBLIC_KEY} --secret {by.secret} --namespace {namespace}"
+        made = in_clusters(answers, f"{secret} | kubectl apply -f -")
+        yield f"In each cluster, make the Secret with the public key.\n{made}"
 
 
 def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
@@ -197,3 +244,28 @@ def _written(value: object) -> object:
 def _all(names: Iterable[str]) -> str:
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def in_clusters(answers: Answers, command: str) -> str:
+    """Return a command with kubectl for each cluster: in a loop where a list has their names."""
+    if answers.migration and answers.migration.moving:
+        return in_each(answers, [command.replace("kubectl ", "kubectl --context $it ")])
+    return command
+
+
+def in_each(answers: Answers, commands: Iterable[str], channel: str = "*") -> str:
+    """Return a loop of commands on `$it` over the clusters of a channel, or of all; of just one the commands alone.
+
+    The loop ends at the first command that fails.
+    """
+    moving = answers.migration.moving if answers.migration else {}
+    names = [name for one, there in moving.items() for name in there if channel in {"*", one}]
+    if len(names) == 1:
+        return chain(commands).replace("$it", names[0])
+    body = chain(('echo "$it:"', *commands)).replace("\n", "\n  ")
+    return f"for it in $(cat {answers.objects}/{channel}/{CLUSTERS}); do\n  {body} || break\ndone"
+
+
+def chain(commands: Iterable[str]) -> str:
+    """Return commands of which each runs if the one before succeeded."""
+    return " &&\n".join(commands)

@@ -13,19 +13,19 @@ from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
 from ci_automation.config.workflows import CheckedWorkflow, read_workflow
-from ci_automation.errors import UsageError
-from ci_automation.flows.workflow_login import other_registries, with_login
+from ci_automation.flows.setting_up.answers import CONFIGURATION, UnfitAnswer
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ci_automation.config.model import ArtifactConfig, Config
-    from ci_automation.flows.answers import Answers
+    from ci_automation.flows.setting_up.answers import Answers
     from ci_automation.flux.version import Version
 
-CONFIGURATION, WORKFLOWS = ".github/flux-manifests.yaml", ".github/workflows"
+
+WORKFLOWS = ".github/workflows"
 ENVIRONMENT = "flux-manifests"
 ISSUER, PUBLIC_KEY = "https://token.actions.githubusercontent.com", "cosign.pub"
 _SCHEMA = "docs/reference/config.schema.json"
@@ -51,12 +51,16 @@ _PLAIN = {
     "branch": re.compile(r"(?!refs/)\w[\w./+@-]*", re.ASCII),
     "overlay": re.compile(r"[\w.][\w./+@-]*", re.ASCII),
 }
-
-
-class UnfitAnswer(UsageError):
-    """An answer to a question of `setup` cannot be used."""
-
-    hint = "`setup --help` has an example for each."
+_JOB = re.compile(r"  [\w-]+:")
+_RIGHTS = re.compile(r" +packages: (read|write)\b.*")
+_USES = re.compile(r" +(?:- )?uses: [\w.-]+/(?:ci-automation|flux-manifests)(/[^@]+)?@.*")
+# What a job passes on, by whether it may write, and whether one login is enough: by inputs, and by secrets of a call.
+_PASSED = {
+    ("write", True): ("registry-username: ${{ vars.REGISTRY_USERNAME }}", "REGISTRY_PASSWORD"),
+    ("read", True): ("registry-username: ${{ vars.REGISTRY_READER }}", "REGISTRY_READER_PASSWORD"),
+    ("write", False): ("", "DOCKER_CONFIG_JSON"),
+    ("read", False): ("", "DOCKER_CONFIG_READER"),
+}
 
 
 def setup_files(
@@ -261,3 +265,33 @@ def _objects(answers: Answers, artifact: ArtifactConfig, version: Version, path:
     if answers.waves:
         told += "# Each cluster applies one of these folders: the objects of all channels have the same names.\n"
     return told + sync.to_yaml()
+
+
+def other_registries(artifacts: Iterable[ArtifactConfig]) -> tuple[str, ...]:
+    """Return the hosts of the registries at which runs need a login, if the configuration names none itself."""
+    places = [(it.channel.repository, it) for it in artifacts]
+    hosts = [(at.host, it.credentials.push) for at, it in places if isinstance(at, OciRepository)]
+    is_needed = any(host != "ghcr.io" and known is None for host, known in hosts)
+    return tuple(sorted({host for host, _ in hosts})) if is_needed else ()
+
+
+def with_login(text: str, registries: Sequence[str]) -> str:
+    """Return a workflow whose jobs log in at these registries, with variables and secrets of the repository."""
+    if not registries:
+        return text
+    lines, rights, used = list[str](), "", None
+    for line in text.split("\n"):
+        rights = "" if _JOB.fullmatch(line) else (found[1] if (found := _RIGHTS.fullmatch(line)) else rights)
+        used = None if _JOB.fullmatch(line) else (_USES.fullmatch(line) or used)
+        lines.append(line)
+        if not (used and rights and line.strip() in {"with:", "secrets:"}):
+            continue
+        indent, (user, secret) = line.partition(line.strip())[0] + "  ", _PASSED[rights, len(registries) == 1]
+        if line.strip() == "secrets:":
+            lines += [] if f" {secret}: " in text else [f"{indent}{secret}: ${{{{ secrets.{secret} }}}}"]
+            continue
+        lines += [f"{indent}{user}"] if user else []
+        if not used[1]:  # a call gets it among its secrets
+            lines.append(f"{indent}{'registry-password' if user else 'docker-config'}: ${{{{ secrets.{secret} }}}}")
+            used = None
+    return "\n".join(lines)

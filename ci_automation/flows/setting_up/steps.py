@@ -7,16 +7,23 @@ from itertools import count, takewhile
 from operator import eq
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.cluster_loops import in_clusters
-from ci_automation.flows.left_to_follow import left_to_follow, left_to_verify
-from ci_automation.flows.left_to_migrate import left_before_commit, left_for_clusters, left_to_name
-from ci_automation.flows.setup import CONFIGURATION, ENVIRONMENT, PUBLIC_KEY
+from ci_automation.flows.setting_up.answers import CONFIGURATION
+from ci_automation.flows.setting_up.cluster_steps import (
+    in_clusters,
+    left_before_commit,
+    left_for_clusters,
+    left_to_follow,
+    left_to_name,
+    left_to_verify,
+)
+from ci_automation.flows.setting_up.files import ENVIRONMENT, PUBLIC_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.answers import Answers
+    from ci_automation.flows.setting_up.answers import Answers
+
 
 TODO = ".github/flux-manifests.todo.md"
 _GHCR = "oci://ghcr.io/"

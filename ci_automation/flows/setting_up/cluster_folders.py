@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.overlay.bootstrapped import AppliedPath
 
+
 ANY = "CHANNEL"  # the placeholder for the channel that a person chooses for a cluster
 _PLAIN = re.compile(r"[\w.][\w./+@-]*")  # what a shell reads as it is
 

@@ -1,4 +1,4 @@
-"""An artifact that is there before this program: its files, and the version and options that its components show."""
+"""The own files of a channel: of an artifact that is there, of a folder of the clone, or new ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.manifest import InvalidManifest
-from ci_automation.artifact.tree import Tree
-from ci_automation.flows.cluster_folders import ClusterFolder
+from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
+from ci_automation.flows.setting_up.cluster_folders import ClusterFolder
+from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder, require_overlay_path
 from ci_automation.flux.components import unpin
 from ci_automation.flux.recover import recover
+from ci_automation.impact.overlay.alone import kustomization_of
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, UnfitBootstrap, without_sync
-from ci_automation.impact.overlay.kustomization import kustomization_file
+from ci_automation.impact.overlay.kustomization import kustomization_file, lists
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
@@ -67,3 +72,47 @@ def read_existing(channel: Reference, registry: Registry) -> Existing:
     except UnicodeDecodeError:
         raise InvalidManifest(f"{path} is not text") from None
     return Existing(channel, tree, path, recovered.version, recovered.options)
+
+
+_NOTE = """\
+# {components} is not in Git: each run renders it into the artifact. So `kustomize build` fails here.
+# In your own CI leave this folder out, for preview.yaml builds it in each pull request; or build a copy that has the
+# file, as docs/guides/overlay-from-git.md#your-own-ci in the action's repository shows.
+"""
+
+
+class FirstOverlay(Struct, frozen=True):
+    """An overlay: all of its files, and those to write, by their paths in the repository."""
+
+    tree: Tree
+    new: Mapping[str, str]
+
+    @property
+    def components(self) -> str:
+        """Return the path of Flux's components in the artifact: as `flux bootstrap` lists it, or else the usual one."""
+        return COMPONENTS if lists(self.tree, COMPONENTS) else COMPONENTS_PATH
+
+
+def first_overlay(top: Path, folder: str | None, taken: Tree | None, *, complete: bool = False) -> FirstOverlay:
+    """Return the overlay of a folder of the clone; if it is not there, with the files that a channel has `taken` over.
+
+    They get a kustomization if they have none, and are not the `complete` files of an artifact.
+
+    Raises:
+        UnfitOverlayFolder, UnfitOverlayFile, ConcealedOverlay: the folder cannot be an overlay.
+    """
+    if folder is None:
+        return FirstOverlay(Tree(()), {})
+    require_overlay_path(folder)
+    if (top / folder).exists():
+        return FirstOverlay(read_overlay_folder(top, folder).tree, {})
+    tree = Tree(()) if taken is None else taken
+    if not complete and kustomization_file(tree, ".") is None:
+        components = COMPONENTS_PATH if taken is None else COMPONENTS
+        note = _NOTE.format(components=components).encode()
+        tree = tree.replaced("kustomization.yaml", note + kustomization_of(components))
+    try:
+        new = {f"{folder}/{it.path}": it.content.decode() for it in tree.files}
+    except UnicodeDecodeError:
+        raise UnfitOverlayFile(folder, "would get a file that is not text: make the folder by `pull`") from None
+    return FirstOverlay(tree, dict(sorted(new.items())))
