@@ -119,7 +119,7 @@ def run_promotion(
         run.tell("notice", f"{goal.name}: {remark}")
         return Account(goal.name, goal.channel, done=remark)
     account = promotion_account(planned, progress, inputs)
-    shown = as_shown(goal.name, progress.promoted)
+    shown = as_shown(planned, progress.promoted)
     print_parts((promotion_headline(shown), *promotion_parts(shown)))
     for sentence in (*account.remarks, *account.notices):
         run.tell("notice", f"{goal.name}: {sentence}")

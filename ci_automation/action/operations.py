@@ -175,8 +175,9 @@ def _taken_next(
 ) -> tuple[list[tuple[Version, Digest, Decision]], tuple[Part, ...]]:
     """Return what the schedule would take with these holds: from the source of the channel, or else from Flux."""
     if goal.is_promoted:
-        found = consider(wanted.find_promotion().promotion, placed.holds)
-        return [(found.version, found.digest, found.decision)] if found.gates else [], _promotion_page(goal, found)
+        planned = wanted.find_promotion()
+        found = consider(planned.promotion, placed.holds)
+        return [(found.version, found.digest, found.decision)] if found.gates else [], _promotion_page(planned, found)
 
     steps = plan_on(placed, goal.ports, goal.intent).plan.steps
     taken = [(step.new_version, step.target, step.decision) for step in steps]
@@ -252,13 +253,14 @@ def _adopt(goal: Target, wanted: OperationInputs) -> Operation:
     )
 
 
-def _promotion_page(goal: Target, found: Considered) -> tuple[Part, ...]:
-    return tuple(promotion_parts(as_shown(goal.name, Promoted(found, done=False)), every=True))
+def _promotion_page(planned: PlannedPromotion, found: Considered) -> tuple[Part, ...]:
+    return tuple(promotion_parts(as_shown(planned, Promoted(found, done=False)), every=True))
 
 
-def _promote(goal: Target, wanted: OperationInputs) -> Operation:
+def _promote(_: Target, wanted: OperationInputs) -> Operation:
     """Return what the promotion to the channel would do."""
-    promotion = wanted.find_promotion().promotion
+    planned = wanted.find_promotion()
+    promotion = planned.promotion
     found = consider(promotion)
     after = Standing(found.version, found.digest)
     _require_named(wanted.to, promotion.source, after)
@@ -271,7 +273,7 @@ def _promote(goal: Target, wanted: OperationInputs) -> Operation:
         target=found.digest,
         content=str(found.moves[-1].options) if found.moves else "none",
         facts={"source": [str(promotion.source), *moves], "decision": str(found.decision), **_agreed(found.findings)},
-        page=(MarkedLine(f"{found.sentence}:"), *_promotion_page(goal, found)),
+        page=(MarkedLine(f"{found.sentence}:"), *_promotion_page(planned, found)),
         done=f"promoted {found.version} from {promotion.source}",
         act=lambda by: promote_considered(replace(found, promotion=replace(promotion, intent=by)), by.approval),
         idle=not found.gates,

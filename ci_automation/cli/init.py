@@ -167,7 +167,7 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str) ->
         print_json({**value, **made, **found, **({"migration": steps} if steps else {})}, "init")
         return
     verb = "is there already, with exactly this content" if result.is_there else "published"
-    print_line(f"{goal.channel} {verb}: Flux {recipe.version}, {result.digest}")
+    print_line(f"{goal.name} {verb}: Flux {recipe.version}, {result.digest}")
     if recipe.path != COMPONENTS_PATH:
         print_line(f"  its components are in {recipe.path}")
     if not result.signed:
@@ -215,6 +215,6 @@ def push_command(
         value = {"artifact": str(goal.channel), "digest": str(done.digest)}
         print_json({**value, "published": done.published, "signed": done.signed, "revision": revision}, "push")
         return
-    print_line(f"{goal.channel} {'published' if done.published else 'has this content already'}: {done.digest}")
+    print_line(f"{goal.name} {'published' if done.published else 'has this content already'}: {done.digest}")
     if not done.signed:
         print_text("It is unsigned: clusters that verify will refuse it.")

@@ -102,9 +102,9 @@ def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Argument
         if given.output == "text" and adoption_of(planned.target) in error.hint:
             name_adoption(planned.goal, error, given)
         raise
-    shown = as_shown(planned.name, done)
+    shown = as_shown(planned, done)
     if given.output == "text":
-        print_parts((promotion_headline(shown, alone=True),))
+        print_parts((promotion_headline(shown),))
         parts = (*promotion_parts(shown, every=given.verbose, fails=done.waits),)
         print_parts(parts)
         print_reading(parts, *_reading(planned.goal, shown, given))
@@ -168,10 +168,10 @@ class PromotionResult(Struct, frozen=True):
             print_text("")
         done = self.done
         if isinstance(done, Error):
-            print_parts((MarkedLine(f"{self.planned.name} ({self.planned.target}): failed", "refused"),))
+            print_parts((MarkedLine(f"{self.planned.name}: failed", "refused"),))
             print_error(done)
             return
-        print_parts((promotion_headline(done, alone=not several),))
+        print_parts((promotion_headline(done),))
         parts = (*promotion_parts(done, every=given.verbose, details=details),)
         print_parts(parts)
         print_reading(parts, whole())
@@ -207,7 +207,7 @@ def each_wave(
     for wave in waves:
         for planned in wave:
             try:
-                yield PromotionResult(planned, as_shown(planned.name, flow(planned.promotion)))
+                yield PromotionResult(planned, as_shown(planned, flow(planned.promotion)))
             except SourceEmpty as error:
                 yield PromotionResult(planned, nothing_yet(planned) if planned.source_name else error)
             except Error as error:
@@ -262,11 +262,11 @@ def _without(planned: PlannedPromotion, gate: Verdict) -> PromotionShown:
     )
 
 
-def as_shown(name: str, done: Promoted) -> PromotionShown:
+def as_shown(planned: PlannedPromotion, done: Promoted) -> PromotionShown:
     """Return what is told of a promotion."""
     found = done.considered
     return PromotionShown(
-        name=name,
+        name=planned.name,
         source=found.promotion.source,
         target=found.promotion.target,
         version=found.version,
@@ -280,4 +280,5 @@ def as_shown(name: str, done: Promoted) -> PromotionShown:
         notes=found.notes,
         advice=found.at_once if done.waits else "",
         first=found.first,
+        source_name=planned.source_name,
     )

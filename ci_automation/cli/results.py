@@ -140,7 +140,7 @@ def _print_result(
     plan_file: str | None,
     says_next: bool,
 ) -> None:
-    name = result.target.name if several else ""
+    name = result.target.name
     if several:
         print_text("")
     outcome = result.done
@@ -172,7 +172,7 @@ def _print_adopted(result: Result, outcome: Outcome, given: Arguments) -> None:
 
     goal, plan = result.target, outcome.plan
     now = f"{plan.current_version} ({plan.current.short}) {'adopted and signed' if outcome.healed else 'now'}"
-    print_parts((MarkedLine(f"{goal.channel}: {now}; the next version comes from {goal.source}", "published"),))
+    print_parts((MarkedLine(f"{goal.name}: {now}; the next version comes from {goal.source}", "published"),))
     print_parts(map(MarkedLine, _remarks(result, outcome, given)))
     print_text(f"To see what comes next:\n{looking(goal, given)}")
 
@@ -181,10 +181,10 @@ def _print_failure(goal: Target, error: Error) -> None:
     """Print why nothing became of one of several artifacts: the first digest of one can be yet to come."""
     if error.code == "not-found" and str(error).startswith(f"{goal.channel} was"):
         words = f"nothing yet; `init {goal.name}` publishes its first artifact"
-        print_parts((MarkedLine(f"{goal.name} ({goal.channel}): {words}", "waiting"),))
+        print_parts((MarkedLine(f"{goal.name}: {words}", "waiting"),))
         print_line(f"  {error}\n  hint: {error.hint}   (exit {error.exit_code}, code {error.code})")
         return
-    print_parts((MarkedLine(f"{goal.name} ({goal.channel}): failed", "refused"),))
+    print_parts((MarkedLine(f"{goal.name}: failed", "refused"),))
     print_error(error)
 
 

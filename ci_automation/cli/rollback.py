@@ -156,12 +156,12 @@ def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> Non
         raise RollbackRefused(proposal.shown)
     question = "Change the hold?" if proposal.shown.is_there else "Go back?"
     if asks and _needs_a_yes(proposal) and not (answer := confirmed(question)):
-        raise NotConfirmed(f"{goal.channel} was not rolled back", said_no=answer is False)
+        raise NotConfirmed(f"{goal.name} was not rolled back", said_no=answer is False)
     roll_back(proposal, goal.ports, goal.intent)
     if given.output == "json":
         print_json({**proposal.shown.to_json(), "changed": not proposal.shown.is_there}, "rollback")
     elif not proposal.shown.is_there:
-        print_line(f"Rolled back: {proposal.shown.channel} is at {proposal.shown.target_version}.")
+        print_line(f"Rolled back: {goal.name} is at {proposal.shown.target_version}.")
     elif proposal.holds:
         print_line("The hold is changed.")
 
@@ -194,7 +194,7 @@ def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
         print_parts([MarkedLine("The next run may publish it again, as the policy says.")], err=True)
         question = f"Lift {'the hold' if len(holds) == 1 else f'these {len(holds)} holds'}?"
         if asks and not (answer := confirmed(question)):
-            raise NotConfirmed(f"no hold on {goal.channel} was lifted", said_no=answer is False)
+            raise NotConfirmed(f"no hold on {goal.name} was lifted", said_no=answer is False)
 
     lifted = lift(goal.channel, reason, goal.ports, goal.intent, ask=ask)
     if given.output == "json":
@@ -202,9 +202,9 @@ def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
         print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]}, "lift")
         return
     for hold in lifted.holds:
-        print_line(f"The hold on {hold.told_at(lifted.version)} on {lifted.channel} is lifted.")
+        print_line(f"The hold on {hold.told_at(lifted.version)} on {goal.name} is lifted.")
     if not lifted.holds:
-        print_line(f"Nothing to do: no hold is on {lifted.channel}, which is at {lifted.digest}.")
+        print_line(f"Nothing to do: no hold is on {goal.name}, which is at {lifted.digest}.")
     for digest, hold in lifted.elsewhere:
         print_line(left_hold(digest, hold))
 
@@ -216,7 +216,7 @@ def _needs_a_yes(proposal: RollbackProposal) -> bool:
 
 def _show(shown: Rollback, goal: Target, given: Arguments) -> None:
     """Print what is proposed: where the output is for programs, on standard error."""
-    parts = (*rollback_parts(shown, lifting(goal, given), every=given.verbose),)
+    parts = (*rollback_parts(shown, lifting(goal, given), name=goal.name, every=given.verbose),)
     print_parts(parts, err=given.output != "text")
     if given.output == "text" and not shown.problem:
         print_reading(parts, differing(goal, shown.base, shown.target, given))

@@ -48,7 +48,7 @@ def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
     reference, ports = reading(artifact, given)
     found = verify_channel(reference, ports, reading_intent(given))
     if given.output == "text":
-        _print_verification(reference, found)
+        _print_verification(artifact, found)
     if found.problem is not None:
         raise found.problem
     derived = None
@@ -63,14 +63,12 @@ def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
         print_json(_to_json(reference, found, derived), "verify")
 
 
-def _print_verification(reference: Reference, found: Verification) -> None:
+def _print_verification(name: str, found: Verification) -> None:
     if found.by is not None:
         flux = f"{called(found.version)}, " if found.version else ""
         if found.problem is not None:
-            print_parts(
-                (MarkedLine(f"{reference} failed the verification. The error at the end says why.", "refused"),)
-            )
-        print_line(f"{reference} is signed: {flux}{found.digest}\n  by {_named(found.by)}")
+            print_parts((MarkedLine(f"{name} failed the verification. The error at the end says why.", "refused"),))
+        print_line(f"{name} is signed: {flux}{found.digest}\n  by {_named(found.by)}")
     rows = []
     for answer, group in groupby(found.clusters, lambda row: (row.judgement.accepted, row.judgement.reason)):
         names = [row.flux for row in group]

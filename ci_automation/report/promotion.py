@@ -57,6 +57,12 @@ class PromotionShown(Struct, frozen=True):
     ahead: bool = False  # it is only shown: a later `promote` does what can be done
     advice: str = ""  # how a promotion that waits need not wait
     first: FirstDigest | None = None  # without which there is something to compare with
+    source_name: str = ""  # in the configuration, if it has the source too
+
+    @property
+    def origin(self) -> str:
+        """Return where it comes from, for people."""
+        return self.source_name or str(self.source)
 
     @property
     def is_open(self) -> bool:
@@ -84,21 +90,20 @@ class PromotionShown(Struct, frozen=True):
         }
 
 
-def promotion_headline(shown: PromotionShown, *, alone: bool = False) -> MarkedLine:
-    """Return what became of a promotion in one sentence; `alone` it needs no name."""
-    channel = str(shown.target) if alone else f"{shown.name} ({shown.target})"
+def promotion_headline(shown: PromotionShown) -> MarkedLine:
+    """Return what became of a promotion in one sentence."""
     if shown.done:
-        words = f"{shown.version} promoted from {shown.source}"
+        words = f"{shown.version} promoted from {shown.origin}"
     elif shown.version is None:
         words = "; ".join(shown.reasons) or "nothing to do"
     elif shown.decision is Decision.AUTO and not shown.is_open:
         words = f"{shown.version} is current" if shown.ahead else f"nothing to do at {shown.version}"
     else:
         decided = _OPEN if shown.is_open else HEADLINES[shown.decision]
-        words = f"{shown.version} from {shown.source} {decided}{because(shown.findings) if _asks(shown) else ''}"
+        words = f"{shown.version} from {shown.origin} {decided}{because(shown.findings) if _asks(shown) else ''}"
     if shown.ahead and shown.findings.gates:
         words = f"{f'{shown.old_version} now' if shown.old_version else 'nothing yet'}; {words}"
-    return MarkedLine(f"{channel}: {words}", shown.word)
+    return MarkedLine(f"{shown.name}: {words}", shown.word)
 
 
 def _asks(shown: PromotionShown) -> bool:
@@ -159,7 +164,7 @@ def _first_parts(shown: PromotionShown, first: FirstDigest, *, every: bool) -> I
     yield from (MarkedLine(f"  {' '.join(first.options)}", to_copy=True),) if first.options else ()
     yield MarkedLine(f"It is signed by {first.signer}.")
     if first.since:
-        yield MarkedLine(f"{shown.source} has had it since {first.since:%Y-%m-%d %H:%M} UTC.")
+        yield MarkedLine(f"{shown.origin} has had it since {first.since:%Y-%m-%d %H:%M} UTC.")
     table = files_table(first.overlay)
     if not table.rows:
         yield MarkedLine("It has no files besides Flux's components.")

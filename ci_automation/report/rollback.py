@@ -110,21 +110,24 @@ def hold_json(hold: Hold) -> dict[str, Any]:
     }
 
 
-def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: bool = False) -> Iterator[Part]:
+def rollback_parts(
+    rollback: Rollback, lifting: Sequence[str] | None, *, name: str = "", every: bool = False
+) -> Iterator[Part]:
     """Yield what a person should know before saying yes; `every` change on request.
 
-    `lifting` is the command that lifts the hold; None where people use the workflow.
+    `name` is the channel's. `lifting` is the command that lifts the hold; None where people use the workflow.
     """
+    name = name or str(rollback.channel)
     if rollback.is_there:
         is_done = not (rollback.signs or rollback.problem or rollback.hold)
-        there = f"{rollback.channel} is already at {rollback.target_version}, {rollback.target}"
+        there = f"{name} is already at {rollback.target_version}, {rollback.target}"
         yield MarkedLine(f"{there}{': nothing to do' if is_done else ''}.")
         if rollback.others:
             many = "other digests" if rollback.others[1:] else "another digest"
             yield MarkedLine(f"{rollback.target_version} has {many} here; --to takes: {', '.join(rollback.others)}")
         if rollback.problem:
             yield MarkedLine(f"Updates stop at it: {rollback.problem}", "warning")
-            adopting = in_shell("update", str(rollback.channel), "--adopt")
+            adopting = in_shell("update", name, "--adopt")
             yield MarkedLine(f"To go on from there, adopt it with {adopting}.")
         yield from [MarkedLine(_SIGNS)] if rollback.signs else ()
         yield from _hold_lines(rollback, rollback.hold, lifting) if rollback.hold else _free_lines(rollback, lifting)
@@ -135,7 +138,7 @@ def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: 
         way = f"to {rollback.target_version} from an untrusted digest{says}"
     elif rollback.base_version == rollback.target_version:
         way = f"to other content of {rollback.target_version}"
-    yield MarkedLine(f"{rollback.channel} goes back {way}:")
+    yield MarkedLine(f"{name} goes back {way}:")
     yield MarkedLine(f"  from {rollback.base}")
     yield MarkedLine(f"  to   {rollback.target}")
     if rollback.problem:

@@ -56,7 +56,7 @@ def headline(
     Unless the channel was `verified`, holds and records were not read. An `unsigned` one is adopted before anything.
     `healed` says how its digest was signed before the steps.
     """
-    channel = f"{name} ({plan.artifact})" if name else str(plan.artifact)
+    channel = name or str(plan.artifact)
     if unsigned:
         then = ", ".join(what_comes(step) for step in plan.steps if step.decision.is_actionable)
         others = [step for step in plan.steps if not step.decision.is_actionable]

@@ -294,9 +294,9 @@ class TestConfiguration:
         ran = desk.run("check")
         assert ran.code == 20
         parts = ran.out.split("\n\n")
-        names = [part.splitlines()[0].split()[0] for part in (part.strip() for part in parts) if part]
+        names = [part.splitlines()[0].partition(":")[0] for part in (part.strip() for part in parts) if part]
         assert [name for name in names if name in {"production", "broken", "edge"}] == ["production", "broken", "edge"]
-        assert "broken (layout:nowhere:production): nothing yet; `init broken` publishes its first artifact" in ran.out
+        assert "broken: nothing yet; `init broken` publishes its first artifact" in ran.out
         assert "(exit 20, code not-found)" in ran.out
         assert "the artifact is paused in the configuration" in ran.out
 
@@ -407,10 +407,10 @@ def test_each_of_several_channels_has_its_commands_in_its_own_block(desk: Desk) 
     for name in urls:
         desk.ok("init", name, "--flux-version", "v2.98.5")
     lines = desk.ok("check").out.splitlines()
-    heads = [line.split(" ")[0] for line in lines if line.startswith(("one (", "two ("))]
+    heads = [line.partition(":")[0] for line in lines if line.startswith(("one:", "two:"))]
     told = [line.split()[2] for before, line in pairwise(lines) if before == "To publish v2.98.8:"]
     assert (heads, told) == (["one", "two"], ["one", "two"])
-    assert lines.index("To publish v2.98.8:") < next(at for at, line in enumerate(lines) if line.startswith("two ("))
+    assert lines.index("To publish v2.98.8:") < next(at for at, line in enumerate(lines) if line.startswith("two:"))
 
 
 def test_an_update_tells_little_of_a_step_that_waits(desk: Desk) -> None:

@@ -385,7 +385,7 @@ def test_what_an_adoption_of_a_promoted_channel_leaves_to_do(desk: Desk, options
         assert "is current" not in told
         (command,) = told.partition("To see what comes next:\n")[2].splitlines()
         shown = desk.ok(*shlex.split(command)[1:]).out
-        assert f"{CHANNEL}: v2.98.5 now; v2.98.8 from layout:registry:staging can be promoted" in shown
+        assert "production: v2.98.5 now; v2.98.8 from staging can be promoted" in shown
         assert "Nothing was verified" not in shown
 
 
@@ -489,4 +489,8 @@ def test_what_lifts_a_hold(desk: Desk, configured: str, asked: tuple[str, ...], 
         desk.write(configured, f"version: 1\nartifacts: [{named}]\n")
     said = [desk.ok(*BACK, *asked).out for _ in range(1 + twice)][-1]
     line = said.partition("To lift the hold:\n")[2].splitlines()[0]
-    assert desk.ok(*shlex.split(line)[1:], "--yes").out.partition(" (")[2].endswith(f") on {CHANNEL} is lifted.\n")
+    assert (
+        desk.ok(*shlex.split(line)[1:], "--yes")
+        .out.partition(" (")[2]
+        .endswith(f") on {'production' if configured else CHANNEL} is lifted.\n")
+    )

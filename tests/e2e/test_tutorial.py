@@ -20,8 +20,8 @@ def test_every_command_of_the_tutorial_works_and_ends_where_it_says(tmp_path: Pa
         re.findall(r"^flux-manifests (?:apply|promote) .*--approve (sha256:[0-9a-f]{64})", told, re.MULTILINE)
     )
     assert "layout:lesson:staging is signed: Flux v2.98.8" in told
-    assert outputs[-2].partition(": v2.98.8 promoted from layout:lesson:staging")[1]
-    assert re.search(r"^production \(layout:lesson:production\): v2\.98\.8 is current", outputs[-1], re.MULTILINE)
+    assert outputs[-2].partition("production: v2.98.8 promoted from staging")[1]
+    assert re.search(r"^production: v2\.98\.8 is current", outputs[-1], re.MULTILINE)
     shown = {block.image: screenshot(block, text) for block, text in zip(BLOCKS, outputs, strict=True) if block.image}
     anew = "run `python -m tests.e2e.tutorial`"
     assert shown == {f"images/{file.name}": file.read_text() for file in (DOCS / "images").iterdir()}, anew

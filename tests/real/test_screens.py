@@ -83,13 +83,13 @@ def test_no_line_is_wider_than_the_terminal_and_no_digest_or_command_is_broken(t
         assert max(map(len, told)) <= columns, told
         for digest in re.findall(r"sha256:([0-9a-f]*)", "\n".join(lines)):
             assert len(digest) == 64
-    assert shown["check", "production"][0] == "layout:registry:production: v2.99.4 is waiting"
+    assert shown["check", "production"][0] == "production: v2.99.4 is waiting"
     assert shown["history", "production"][0].split() == ["@", "artifact", "when", "(UTC)", "what"]
     assert len(shown["history", "production"]) <= 16  # the last ones say what the numbers are
     promoted = " ".join(line.strip() for line in shown["promote", "--config", "promoted.yaml"])
-    assert promoted.startswith("edge (layout:edge:stable): v2.98.8 from layout:registry:production needs approval: ")
+    assert promoted.startswith("edge: v2.98.8 from production needs approval: ")
     back = " ".join(shown["rollback", "production", "--to", "v2.98.5", "--yes"])
-    assert back.startswith("layout:registry:production goes back from v2.98.8 to v2.98.5:")
+    assert back.startswith("production goes back from v2.98.8 to v2.98.5:")
     approving = next(line for line in demo if line.startswith("flux-manifests apply"))
     assert re.fullmatch(r"flux-manifests apply plan\.json --approve sha256:[0-9a-f]{64}", approving)
     if columns == 100:  # two screens; what is dangerous is whole, though it takes ten lines of them
@@ -112,7 +112,7 @@ def test_a_plan_from_2_7_3_to_2_9_4_fits_on_two_screens(
     words = " ".join(shown.split())
     assert "10 CRDs lose v1beta2 (Alert, Bucket, GitRepository" in words
     assert "Run `flux migrate`" in words
-    assert words.startswith("layout:r:production: v2.7.5 needs approval: "), words
+    assert words.startswith("production: v2.7.5 needs approval: "), words
     for step in shown.split("\n\n")[1:]:
         # Ten lines and two titles, but for dangers, which are whole, and warnings: 10 CRDs lose a version.
         assert len(step.partition("To read all of it:")[0].splitlines()) <= (23 if "danger" in step else 12), step

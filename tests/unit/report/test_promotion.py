@@ -88,8 +88,7 @@ def test_one_word_says_what_became_of_it(shown: PromotionShown, word: str) -> No
     ],
 )
 def test_a_headline_says_what_became_of_a_promotion(shown: PromotionShown, said: str) -> None:
-    assert promotion_headline(shown).to_text() == f"production ({SHOWN.target}): {said}"
-    assert promotion_headline(shown, alone=True).to_text() == f"{SHOWN.target}: {said}"
+    assert promotion_headline(shown).to_text() == f"production: {said}"
     assert promotion_headline(shown).mark == shown.word
 
 
@@ -118,8 +117,14 @@ AHEAD = replace(SHOWN, ahead=True)
     ],
 )
 def test_a_headline_of_a_look_begins_with_what_the_channel_has(shown: PromotionShown, said: str, word: str) -> None:
-    assert promotion_headline(shown, alone=True).to_text() == f"{SHOWN.target}: {said}"
+    assert promotion_headline(shown).to_text() == f"production: {said}"
     assert promotion_headline(shown).mark == word
+
+
+def test_a_source_of_the_configuration_is_named() -> None:
+    named = replace(SHOWN, source_name="staging", first=FIRST)
+    assert promotion_headline(named).to_text() == "production: v2.99.4 from staging is waiting"
+    assert "\nstaging has had it since 2026-11-20 07:30 UTC.\n" in text(named)
 
 
 def test_the_table_has_both_digests_and_why_it_waits() -> None:

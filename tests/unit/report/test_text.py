@@ -143,7 +143,7 @@ class TestHeadline:
 
     def test_a_channel_that_nobody_signed_is_adopted_first(self) -> None:
         said = headline(plan(step(), step(Decision.APPROVAL)), 0, name="edge", verified=False, unsigned=True)
-        first = f"edge ({CHANNEL}): v2.8.5 is not signed: adopt it first, then v2.8.8, v2.8.8"
+        first = "edge: v2.8.5 is not signed: adopt it first, then v2.8.8, v2.8.8"
         assert (said.text, said.mark) == (first, "needs approval")  # nothing failed
 
     @pytest.mark.parametrize(
