@@ -33,10 +33,9 @@ from ci_automation.cli.options import INPUTS
 from ci_automation.cli.promotions import PlannedPromotion, all_waves
 from ci_automation.cli.wiring import NothingNamed, targets
 from ci_automation.errors import Error, UsageError
-from ci_automation.report.account import Account, Trouble, outputs
+from ci_automation.report.account import Account, Trouble, outputs, summary
 from ci_automation.report.blocks import plain_text
 from ci_automation.report.preview import MAX_COMMENT, PreviewPage, preview_markdown
-from ci_automation.report.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -39,8 +39,8 @@ from ci_automation.policy.model import SignatureFormat
 from ci_automation.report.blocks import on_terminal, plain_text
 from ci_automation.report.bootstrap import migration_steps
 from ci_automation.report.changes import text_parts
+from ci_automation.report.details import rights_blocks
 from ci_automation.report.findings import Findings
-from ci_automation.report.rights import rights_blocks
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments

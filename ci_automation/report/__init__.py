@@ -8,6 +8,7 @@ __all__ = [
     "changes",
     "cluster_objects",
     "consumers",
+    "details",
     "findings",
     "markdown",
     "notes",
@@ -15,9 +16,7 @@ __all__ = [
     "promotion",
     "request",
     "request_marks",
-    "rights",
     "rollback",
-    "summary",
     "sync",
     "text",
 ]

@@ -10,8 +10,8 @@ from msgspec import Struct
 from ci_automation.flux.components import hunks
 from ci_automation.report.blocks import MarkedLine, Part, Table, on_terminal, plain_line
 from ci_automation.report.changes import beside_flux, in_files
+from ci_automation.report.details import rights_blocks
 from ci_automation.report.findings import Findings
-from ci_automation.report.rights import rights_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

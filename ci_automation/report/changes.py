@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from ci_automation.impact.change import Certainty, Change, FileDiff, Hazard, Severity
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision
-from ci_automation.report.accepting import acknowledgements
 from ci_automation.report.blocks import (
     HINT,
     KEPT,
@@ -36,9 +35,8 @@ from ci_automation.report.blocks import (
     on_terminal,
     shortened,
 )
-from ci_automation.report.file_diffs import IN_FILES, diffs_to_approve, file_blocks
+from ci_automation.report.details import IN_FILES, acknowledgements, diffs_to_approve, file_blocks, rights_blocks
 from ci_automation.report.findings import CRD, GRAVE, Findings, Taken, meaning, named_together, told_together
-from ci_automation.report.rights import rights_blocks
 from ci_automation.report.text import ranked, step_title
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from ci_automation.impact.change import Certainty, Severity
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, decide
+from ci_automation.report.account import fitting
 from ci_automation.report.blocks import Block, Bullet, Code, Command, Detail, Quoted, Table, Titled, cut
 from ci_automation.report.changes import change_blocks, hazard_blocks, pruned_blocks
-from ci_automation.report.file_diffs import file_blocks
+from ci_automation.report.details import file_blocks
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, inline, markdown_table, one_line, to_markdown
-from ci_automation.report.summary import fitting
 from ci_automation.report.text import step_title
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import HINT, Code, MarkedLine, Part, Reasons, Table, on_terminal
 from ci_automation.report.changes import brief_parts, text_parts
+from ci_automation.report.details import rights_blocks
 from ci_automation.report.findings import Findings
 from ci_automation.report.notes import ReleaseNotes, notes_hint, notes_text
-from ci_automation.report.rights import rights_blocks
 from ci_automation.report.text import HEADLINES, WORDS, because, brief_cell, brief_reasons, digests_table
 
 if TYPE_CHECKING:

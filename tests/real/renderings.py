@@ -15,9 +15,8 @@ from ci_automation.flows.ports import Intent, Ports
 from ci_automation.flows.update import update
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
-from ci_automation.report.account import Account, Standing
+from ci_automation.report.account import Account, Standing, summary
 from ci_automation.report.request import Page
-from ci_automation.report.summary import summary
 from ci_automation.signing.signer import KeySigner
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.world import NOW, signing_key

@@ -35,7 +35,6 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
-from ci_automation.report.accepting import acknowledgements
 from ci_automation.report.blocks import ROW, Detail, MarkedLine, Table, on_terminal
 from ci_automation.report.changes import (
     brief_parts,
@@ -44,6 +43,7 @@ from ci_automation.report.changes import (
     text_parts,
     verdicts,
 )
+from ci_automation.report.details import acknowledgements, rights_blocks
 from ci_automation.report.findings import (
     Findings,
     idle_acknowledgements,
@@ -52,7 +52,6 @@ from ci_automation.report.findings import (
     unproven_upstream,
 )
 from ci_automation.report.markdown import to_markdown
-from ci_automation.report.rights import rights_blocks
 from ci_automation.report.text import step_title
 
 DANGER = Severity.DANGER

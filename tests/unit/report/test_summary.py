@@ -14,8 +14,7 @@ from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Severity
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
-from ci_automation.report.account import Account, Standing, Trouble, outputs
-from ci_automation.report.summary import summary, verdict
+from ci_automation.report.account import Account, Standing, Trouble, outputs, summary, verdict
 from tests.fakes.world import CHANNEL
 
 BASE, PATCHED, NEW = (Digest.of(text.encode()) for text in ("base", "patched", "new"))
