@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.github.branch_pulls import FILE, PULL, read_pull, read_text
 from ci_automation.github.errors import (
     EmptyRepository,
     GitHubAnswerTooLarge,
@@ -18,6 +17,7 @@ from ci_automation.github.errors import (
 from ci_automation.github.files import PLAIN_MODES, Files
 from ci_automation.github.making import MAKING, BranchLog
 from ci_automation.github.model import Actor, BranchUpdate, ContentAt, ContentMerge, Making, PullSnapshot
+from ci_automation.github.pulls import FILE, PULL, read_pull, read_text
 from ci_automation.github.repository import Ahead, Repository, snapshot_fields
 
 if TYPE_CHECKING:

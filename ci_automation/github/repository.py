@@ -8,15 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from ci_automation.github.answers import Fields, object_at, segment
-from ci_automation.github.branch_pulls import (
-    FILE,
-    PULL,
-    is_crowded,
-    own_numbers,
-    read_pull,
-    read_pulls,
-    read_text,
-)
 from ci_automation.github.errors import (
     EmptyRepository,
     NotOnGitHub,
@@ -34,6 +25,15 @@ from ci_automation.github.model import (
     PullRequest,
     PullSnapshot,
     Status,
+)
+from ci_automation.github.pulls import (
+    FILE,
+    PULL,
+    is_crowded,
+    own_numbers,
+    read_pull,
+    read_pulls,
+    read_text,
 )
 
 if TYPE_CHECKING:
