@@ -183,7 +183,7 @@ def _is_ours(commit: Fields, viewer: Actor) -> bool:
     author = by.actor("user") if by else None
     if signed is None or author is None or not (signed.flag("isValid") and signed.flag("wasSignedByGitHub")):
         return False
-    return author.is_bot or author.login.casefold() == viewer.login.casefold()
+    return author.is_bot or viewer.is_account_of(author)
 
 
 def _auto_merge(node: Fields) -> datetime | None:

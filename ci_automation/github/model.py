@@ -21,6 +21,10 @@ class Actor(Struct, frozen=True):
     login: str
     is_bot: bool = False
 
+    def is_account_of(self, other: Actor | None) -> bool:
+        """Return whether both are one account; case does not count in logins."""
+        return other is not None and self.login.casefold() == other.login.casefold()
+
 
 class Access(Struct, frozen=True):
     """Level of access to a repository, `admin`, `write`, `read` or `none`, and the number of the account."""
@@ -47,8 +51,7 @@ class Commit(Struct, frozen=True):
 
     def may_be_of(self, viewer: Actor) -> bool:
         """Return whether this program may have made it, with the present account or an earlier token's bot."""
-        author = self.author
-        return author is None or author.is_bot or author.login.casefold() == viewer.login.casefold()
+        return self.author is None or self.author.is_bot or viewer.is_account_of(self.author)
 
 
 class PullState(enum.StrEnum):
@@ -89,7 +92,7 @@ class PullRequest(Struct, frozen=True):
 
     def is_written_by(self, actor: Actor) -> bool:
         """Return whether this account wrote the body last."""
-        return self.writer is not None and self.writer.login.casefold() == actor.login.casefold()
+        return actor.is_account_of(self.writer)
 
     def asks_since(self, number: int, at: datetime | None) -> bool:
         """Return whether it asks, or asked, since a moment at which `number` was merged: opened, or written, later.
@@ -100,8 +103,7 @@ class PullRequest(Struct, frozen=True):
 
     def is_opened_by(self, actor: Actor) -> bool:
         """Return whether this account opened it, from a branch of the repository."""
-        author = None if self.cross_repository else self.author
-        return author is not None and author.login.casefold() == actor.login.casefold()
+        return not self.cross_repository and actor.is_account_of(self.author)
 
 
 class UpdateKind(enum.StrEnum):

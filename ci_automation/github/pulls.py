@@ -65,8 +65,8 @@ def own_numbers(listed: Iterable[Fields], base: str, viewer: Actor) -> Iterator[
     for found in listed:
         if is_of_fork(found):
             continue
-        is_home, author = found.fields("base").text("ref") == base, found.actor("user")
-        if is_home or (author and author.login.casefold() == viewer.login.casefold()):
+        is_home = found.fields("base").text("ref") == base
+        if is_home or viewer.is_account_of(found.actor("user")):
             state = "merged" if found.has("merged_at") else found.text("state")
             kinds.setdefault((is_home, state), []).append(found.number("number"))
     yield from (number for numbers in kinds.values() for number in numbers[:MOST_LISTED])
