@@ -1,12 +1,19 @@
-"""Pull requests in the repositories that pin an artifact: one for each, with all its files in one commit."""
+"""Pull requests in the repositories that pin an artifact: one for each, with all its files in one commit.
+
+The next run finds every step again, so it can repeat a run that was interrupted: the commit by a key in its message,
+the pull request by its branch and by a mark in its text. People take precedence: their commits on the branch stay, and
+a run does not reopen a pull request for the same subject that a person closed, as long as its branch exists.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.consumers.edit import MAX_BYTES, Edited, edit
@@ -23,13 +30,13 @@ from ci_automation.errors import Error, UsageError
 from ci_automation.github.commits import Commits, branch_name
 from ci_automation.github.errors import RateLimited
 from ci_automation.github.files import Files
-from ci_automation.github.proposal import Proposal, Proposed, ProposedState, propose, withdraw
+from ci_automation.github.model import Actor, Commit, PullRequest, PullSnapshot, PullState
 from ci_automation.github.pulls import Pulls
 from ci_automation.github.repository import Repository
 from ci_automation.report.consumers import body, message, title
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ci_automation.config.model import ConsumerConfig
     from ci_automation.github.client import GitHub
@@ -38,6 +45,9 @@ MAX_FILES = 2000  # forty requests
 _SUFFIXES = (".yaml", ".yml")
 _WORKFLOWS = ".github/workflows/"
 _ANY_FILE = ".github/flux-manifests.yaml"  # a snapshot comes with the text of one
+_TRAILER = "Flux-Manifests-Key"
+_KEY = re.compile(rf"^{_TRAILER}: (?P<key>[0-9a-f]+)$", re.MULTILINE)
+_MARK = re.compile(r"<!-- flux-manifests (?P<subject>[!-~]+) (?P<key>[0-9a-f]+) (?P<commit>[0-9a-f]+) -->")
 
 
 class TooManyConsumerFiles(UsageError):
@@ -106,10 +116,10 @@ class _Consumer:
         files = tuple(FileOutcome(path, each.findings) for path, _, each in places)
         changed = [place for place in places if any(it.kind is MentionKind.EDITED for it in place[2].findings)]
         if changed:
-            done = propose(self._commits, self._pulls, seen, self._proposal(branch, changed, files))
+            done = _propose(self._commits, self._pulls, seen, self._proposal(branch, changed, files))
         else:
-            done = withdraw(self._pulls, seen, "nothing is left to be changed")
-        return RepositoryOutcome(self._repository.name, _state(done), done.url, done.remark, files)
+            done = _withdraw(self._pulls, seen, "nothing is left to be changed")
+        return RepositoryOutcome(self._repository.name, *done, files)
 
     def _edits(self, commit: str, listed: list[tuple[str, str]]) -> Iterator[tuple[str, Edited]]:
         """Yield the edit of each blob that names the artifact."""
@@ -122,12 +132,12 @@ class _Consumer:
 
     def _proposal(
         self, branch: str, changed: list[tuple[str, str, Edited]], files: tuple[FileOutcome, ...]
-    ) -> Proposal:
+    ) -> _Proposal:
         """Return the pull request that is wanted; its key says which contents were made from which."""
         blobs = ((path, sha, hashlib.sha256(each.data).hexdigest()) for path, sha, each in changed)
         key = hashlib.sha256("\0".join(chain.from_iterable(sorted(blobs))).encode()).hexdigest()[:16]
         published = self._published
-        return Proposal(
+        return _Proposal(
             branch=branch,
             subject=str(published.digest),
             key=key,
@@ -150,5 +160,111 @@ def _permitted(path: str, edited: Edited) -> Edited:
     return Edited(edited.data, tuple(left))
 
 
-def _state(done: Proposed) -> State:
-    return State.CURRENT if done.state is ProposedState.NOTHING else State(done.state.value)
+class _Proposal(Struct, frozen=True):
+    """A wanted pull request; `files` are the changed files with their whole content.
+
+    A person who closes it declines its `subject`. `key`, in hex digits, stands for the contents and their sources; for
+    another key the run writes the branch again.
+    """
+
+    branch: str
+    subject: str
+    key: str
+    title: str
+    body: str
+    message: str
+    files: Mapping[str, bytes]
+
+    def text(self, commit: str) -> str:
+        """Return the body with a mark, by which runs find the pull request and notice an amended `commit`."""
+        return f"{self.body.rstrip()}\n\n<!-- flux-manifests {self.subject} {self.key} {commit} -->\n"
+
+
+def _propose(commits: Commits, pulls: Pulls, seen: PullSnapshot, proposal: _Proposal) -> tuple[State, str, str]:
+    """Make sure that the repository, as just `seen`, has one pull request with the proposal.
+
+    Return what was done, the page that shows it, and a remark.
+
+    Raises:
+        HeadMoved: another writer changed the branch meanwhile.
+        ReleaseSourceError: as `GitHub.send`.
+    """
+    pull = seen.open_pull
+    if pull is None and (no := _declined(seen, proposal)):
+        remark = f"a person closed it; to have it offered again, reopen it or delete the branch {proposal.branch}"
+        return State.DECLINED, no.url, remark
+    commit, written = _written(seen)
+    wrote = written != proposal.key
+    if wrote and (people := _people(seen)):
+        url = pull.url if pull else ""
+        return State.KEPT, url, f"{proposal.branch} has commits of {people}; delete it to start again"
+    if wrote:
+        commit = _write(commits, seen, proposal)
+    if pull is None:
+        pull = pulls.open_pull(proposal.branch, seen.default_branch, proposal.title, proposal.text(commit))
+        return State.OPENED, pull.url, ""
+    mark = _MARK.search(pull.body)
+    retold = mark is not None and (mark["subject"], mark["key"]) != (proposal.subject, proposal.key)
+    if retold:
+        pulls.edit_pull(pull.number, title=proposal.title, body=proposal.text(commit))
+    return State.UPDATED if wrote or retold else State.UNCHANGED, pull.url, ""
+
+
+def _withdraw(pulls: Pulls, seen: PullSnapshot, reason: str) -> tuple[State, str, str]:
+    """Close the pull request, with the reason in its text; return as `_propose`.
+
+    A pull request with commits of people, or with a text that this program did not write, stays open. The branch stays.
+
+    Raises:
+        ReleaseSourceError: as `GitHub.send`.
+    """
+    pull = seen.open_pull
+    if pull is None:
+        return State.CURRENT, "", ""
+    if not _MARK.search(pull.body) or _people(seen):
+        return State.KEPT, pull.url, f"{reason}, but a person changed the pull request; close it yourself"
+    # Without the mark no run takes it for a pull request that a person closed.
+    body = f"**Closed: {reason}.**\n\n{_MARK.sub('', pull.body).rstrip()}\n"
+    pulls.edit_pull(pull.number, body=body, state=PullState.CLOSED)
+    return State.WITHDRAWN, pull.url, ""
+
+
+def _declined(seen: PullSnapshot, proposal: _Proposal) -> PullRequest | None:
+    """Return the pull request for the same subject that a person closed; this program removes the mark first."""
+    mark = _MARK.search(seen.refused_pull.body) if seen.refused_pull else None
+    return seen.refused_pull if mark and mark["subject"] == proposal.subject else None
+
+
+def _key_of(commit: Commit, viewer: Actor) -> str:
+    """Return the key in a commit of this program, or nothing for a commit of a person with the same account."""
+    found = _KEY.search(commit.message) if commit.may_be_of(viewer) else None
+    return found["key"] if found else ""
+
+
+def _written(seen: PullSnapshot) -> tuple[str, str]:
+    """Return this program's last commit on the branch, and its key, both empty without such a commit."""
+    keys = ((commit.oid, _key_of(commit, seen.viewer)) for commit in (seen.branch.commits if seen.branch else ()))
+    return next(((oid, key) for oid, key in keys if key), ("", ""))
+
+
+def _people(seen: PullSnapshot) -> str:
+    """Return the people with unmerged commits on the branch, or nothing."""
+    branch = seen.branch
+    if branch is None or seen.is_merged:
+        return ""
+    commit, key = _written(seen)
+    marks = (_MARK.search(pull.body) for pull in seen.own_pulls)
+    told = next(filter(None, marks), None)
+    amended = told is not None and told["key"] == key and told["commit"] != commit
+    others = {each.author.login if each.author else "" for each in branch.commits if not _key_of(each, seen.viewer)}
+    return ", ".join(sorted(filter(None, others))) or ("an unknown account" if others or amended else "")
+
+
+def _write(commits: Commits, seen: PullSnapshot, proposal: _Proposal) -> str:
+    """Commit, so that the branch differs from the default branch only by the proposal's files; return the commit."""
+    message = f"{proposal.message.rstrip()}\n\n{_TRAILER}: {proposal.key}\n"
+    if seen.branch is None:
+        commits.create_branch(proposal.branch, seen.head)
+    if seen.branch is None or seen.branch.head == seen.head:
+        return commits.commit(proposal.branch, seen.head, message, proposal.files)
+    return commits.rebase_commit(proposal.branch, seen.branch.head, seen.head, message, proposal.files)

@@ -17,7 +17,6 @@ __all__ = [
     "errors",
     "files",
     "model",
-    "proposal",
     "pulls",
     "repository",
     "runs",

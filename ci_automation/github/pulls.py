@@ -15,7 +15,6 @@ from ci_automation.github.model import MOST_LISTED, Actor, Comment, PullRequest,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-
 PULL = """
 fragment Pull on PullRequest {
   id number url state title body headRefName baseRefName headRefOid isCrossRepository mergedAt

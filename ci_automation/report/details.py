@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from ci_automation.impact.rights import FolderRights, Right
 
-
 IN_FILES = "What changes in your files"
 _TO_APPROVE = 40  # lines of all diffs, before a person approves them
 _ROOM = 100  # characters of a diff in Markdown for each entry of a list
