@@ -138,10 +138,11 @@ def _ports(port: Registry, given: Arguments) -> Ports:
 def _copy_images(put: Reference, place: str, wanted: tuple[str, ...], given: Arguments) -> None:
     """Copy the images of the controllers, and say what it took and what was verified."""
     from ci_automation.cli.trust import trusted
-    from ci_automation.flows.mirror_images import ImageMirror, mirror_images
+    from ci_automation.flows.mirror_images import mirror_images
+    from ci_automation.flows.publication.copy import Copying
 
     taken = Reference.parse_repository(place)
-    way = ImageMirror(registry(taken, None, given), taken, registry(put, None, given, writes=True), put)
+    way = Copying(registry(taken, None, given), taken, registry(put, None, given, writes=True), put)
     ports = replace(_ports(way.target, given), trusted=trusted(None, given, None))
     done = mirror_images(way, ports, [*map(Version.parse, wanted)])
     if given.output == "json":

@@ -13,10 +13,9 @@ from ci_automation.artifact.index import parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
-from ci_automation.flows.mirror_images import AmbiguousImage, ImageMirror, mirror_images
+from ci_automation.flows.mirror_images import AmbiguousImage, ImageTooLarge, OtherImage, mirror_images
 from ci_automation.flows.ports import Ports
-from ci_automation.flows.publication.copy import RefersElsewhere
-from ci_automation.flows.publication.image_copy import ImageTooLarge, OtherImage
+from ci_automation.flows.publication.copy import Copying, RefersElsewhere
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
@@ -93,9 +92,7 @@ def releases(tmp_path: Path) -> Path:
     return write_releases(tmp_path / "releases", [SampleRelease("v2.9.4", files={**FILES, **files})])
 
 
-def mirrored(
-    way: ImageMirror, releases: Path, *versions: str, said: list[str] | None = None
-) -> tuple[MirroredImage, ...]:
+def mirrored(way: Copying, releases: Path, *versions: str, said: list[str] | None = None) -> tuple[MirroredImage, ...]:
     ports = Ports(way.target, DirectorySource(releases), say=(said if said is not None else []).append)
     return mirror_images(way, ports, [Version.parse(it) for it in versions])
 
@@ -114,7 +111,7 @@ def test_each_image_arrives_whole_under_its_digest_with_what_speaks_for_it(
 ) -> None:
     edge = InMemoryRegistry()
     said: list[str] = []
-    done = mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases, said=said)
+    done = mirrored(Copying(upstream, UPSTREAM, edge, EDGE), releases, said=said)
     assert [(str(it.reference), it.new, it.vouched) for it in done] == [
         (f"{EDGE.repository}/{name}", True, None) for name in IMAGES
     ]
@@ -129,7 +126,7 @@ def test_each_image_arrives_whole_under_its_digest_with_what_speaks_for_it(
 
 def test_a_layer_that_a_sibling_has_is_mounted_and_not_sent(upstream: InMemoryRegistry, releases: Path) -> None:
     edge = InMemoryRegistry()
-    first, second = mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases)
+    first, second = mirrored(Copying(upstream, UPSTREAM, edge, EDGE), releases)
     assert first.sent.bytes > len(BASE) > second.sent.bytes
     assert second.sent.mounted > 0
     assert [each.method for each in upstream.requests if each.what == str(Descriptor.of("", BASE).digest)] == ["blob"]
@@ -139,7 +136,7 @@ def test_a_second_run_writes_nothing_and_takes_a_signature_that_came_later(
     upstream: InMemoryRegistry, releases: Path
 ) -> None:
     edge = InMemoryRegistry()
-    way = ImageMirror(upstream, UPSTREAM, edge, EDGE)
+    way = Copying(upstream, UPSTREAM, edge, EDGE)
     mirrored(way, releases)
     edge.requests.clear()
     assert not any(it.new or it.sent.bytes for it in mirrored(way, releases))
@@ -155,7 +152,7 @@ def test_a_second_run_writes_nothing_and_takes_a_signature_that_came_later(
 
 def test_a_run_may_end_at_any_request(upstream: InMemoryRegistry, releases: Path) -> None:
     undisturbed = InMemoryRegistry()
-    mirrored(ImageMirror(upstream, UPSTREAM, undisturbed, EDGE), releases)
+    mirrored(Copying(upstream, UPSTREAM, undisturbed, EDGE), releases)
     for number in range(len(undisturbed.requests)):
         edge, left = InMemoryRegistry(), [number]
 
@@ -166,7 +163,7 @@ def test_a_run_may_end_at_any_request(upstream: InMemoryRegistry, releases: Path
 
         edge.before = before
         with contextlib.suppress(Killed):
-            mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases)
+            mirrored(Copying(upstream, UPSTREAM, edge, EDGE), releases)
         edge.before = lambda _: None
         for name in IMAGES:
             at = reference(EDGE, name)
@@ -175,7 +172,7 @@ def test_a_run_may_end_at_any_request(upstream: InMemoryRegistry, releases: Path
                 whole = undisturbed.repositories[repository]
                 held = edge.repositories[repository]
                 assert (held.manifests, held.blobs, held.tags) == (whole.manifests, whole.blobs, whole.tags)
-        mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases)
+        mirrored(Copying(upstream, UPSTREAM, edge, EDGE), releases)
         assert content(edge, EDGE) == content(undisturbed, EDGE)
 
 
@@ -184,7 +181,7 @@ def test_another_image_under_the_tag_is_not_overwritten(upstream: InMemoryRegist
     other = image(edge, at := reference(EDGE, IMAGES[0]), b"another")
     edge.put_manifest(at, other)
     with pytest.raises(OtherImage, match=f"{IMAGES[0]} is {other.digest} already, and not sha256:"):
-        mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases)
+        mirrored(Copying(upstream, UPSTREAM, edge, EDGE), releases)
     assert edge.resolve(at) == other.digest
 
 
@@ -197,11 +194,11 @@ def test_what_is_missing_or_damaged_at_the_source_gets_no_tag(upstream: InMemory
         if damage is None:
             del held.blobs[digest]
         with pytest.raises((ContentMismatch, NotFound)):
-            mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases)
+            mirrored(Copying(upstream, UPSTREAM, edge, EDGE), releases)
         assert edge.resolve(reference(EDGE, IMAGES[1])) is None
     held.tags.clear()
     with pytest.raises(NotFound, match=IMAGES[1]):
-        mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases)
+        mirrored(Copying(upstream, UPSTREAM, edge, EDGE), releases)
 
 
 @pytest.mark.parametrize("kind", ["many", "deep", "large", "many in many"])
@@ -221,7 +218,7 @@ def test_there_is_an_end_to_an_image(upstream: InMemoryRegistry, releases: Path,
         listed = index_of(*([listed] * (1 if kind == "deep" else 65)))
         upstream.put_manifest(at, listed)
     with pytest.raises(ImageTooLarge):
-        mirrored(ImageMirror(upstream, UPSTREAM, edge, EDGE), releases)
+        mirrored(Copying(upstream, UPSTREAM, edge, EDGE), releases)
     assert edge.resolve(reference(EDGE, IMAGES[0])) is None
 
 
@@ -229,18 +226,18 @@ class TestFolder:
     """One layout has the images of several repositories, by their whole names."""
 
     @pytest.fixture
-    def folder(self, upstream: InMemoryRegistry, releases: Path, tmp_path: Path) -> ImageMirror:
+    def folder(self, upstream: InMemoryRegistry, releases: Path, tmp_path: Path) -> Copying:
         at = Reference.parse(f"layout:{tmp_path / 'images'}")
-        way = ImageMirror(upstream, UPSTREAM, open_registry(at), at)
+        way = Copying(upstream, UPSTREAM, open_registry(at), at)
         mirrored(way, releases)
         return way
 
-    def from_here(self, folder: ImageMirror) -> ImageMirror:
-        return ImageMirror(folder.target, folder.put, InMemoryRegistry(), EDGE)
+    def from_here(self, folder: Copying) -> Copying:
+        return Copying(folder.target, folder.put, InMemoryRegistry(), EDGE)
 
     @pytest.mark.parametrize("versions", [(), ("v2.9.4",)], ids=["all that it has", "a version"])
     def test_what_went_through_it_is_what_upstream_has(
-        self, upstream: InMemoryRegistry, folder: ImageMirror, releases: Path, versions: tuple[str, ...]
+        self, upstream: InMemoryRegistry, folder: Copying, releases: Path, versions: tuple[str, ...]
     ) -> None:
         names = [tag for tag in folder.target.tags(folder.put) if "/" in tag]
         assert names == [f"ghcr.example/fluxcd/{name}" for name in IMAGES]
@@ -249,7 +246,7 @@ class TestFolder:
         assert isinstance(way.target, InMemoryRegistry)
         assert content(way.target, EDGE) == content(upstream, UPSTREAM)
 
-    def test_a_damaged_file_in_it_is_told_and_mended_by_another_run(self, folder: ImageMirror, releases: Path) -> None:
+    def test_a_damaged_file_in_it_is_told_and_mended_by_another_run(self, folder: Copying, releases: Path) -> None:
         path = folder.target._blob_path(Descriptor.of("", BASE).digest)  # type: ignore[attr-defined]
         path.write_bytes(BASE[:-1] + b"?")
         with pytest.raises(ContentMismatch):
@@ -261,7 +258,7 @@ class TestFolder:
     @pytest.mark.parametrize("versions", [(), ("v2.9.4",)], ids=["all that it has", "a version"])
     @pytest.mark.parametrize("host", ["aaa.example/x", "zzz.example/x"])
     def test_another_image_of_the_same_name_in_it_is_not_taken_for_it(
-        self, folder: ImageMirror, releases: Path, host: str, versions: tuple[str, ...]
+        self, folder: Copying, releases: Path, host: str, versions: tuple[str, ...]
     ) -> None:
         planted = folder.put.at_tag(f"{host}/{IMAGES[0]}")
         folder.target.put_manifest(planted, image(folder.target, planted, b"planted"))  # type: ignore[arg-type]
@@ -271,24 +268,24 @@ class TestFolder:
         assert isinstance(way.target, InMemoryRegistry)
         assert content(way.target, EDGE) == {}
 
-    def test_a_copy_of_it_has_the_same_names(self, folder: ImageMirror, releases: Path, tmp_path: Path) -> None:
+    def test_a_copy_of_it_has_the_same_names(self, folder: Copying, releases: Path, tmp_path: Path) -> None:
         at = Reference.parse(f"layout:{tmp_path / 'copy'}")
-        mirrored(way := ImageMirror(folder.target, folder.put, open_registry(at), at), releases)
+        mirrored(way := Copying(folder.target, folder.put, open_registry(at), at), releases)
         assert way.target.tags(at) == folder.target.tags(folder.put)
 
     def test_one_without_images_or_without_the_wanted_one_is_told(
-        self, folder: ImageMirror, releases: Path, tmp_path: Path
+        self, folder: Copying, releases: Path, tmp_path: Path
     ) -> None:
         at = Reference.parse(f"layout:{tmp_path / 'empty'}")
         with pytest.raises(NotFound, match="an image with its whole name"):
-            mirrored(ImageMirror(open_registry(at), at, InMemoryRegistry(), EDGE), releases)
+            mirrored(Copying(open_registry(at), at, InMemoryRegistry(), EDGE), releases)
         files = {"source-controller.yaml": DEPLOYMENT.format("source-controller:v9.9.9")}
         write_releases(releases, [SampleRelease("v2.9.5", files={**FILES, **files})])
         with pytest.raises(NotFound, match=r"source-controller:v9\.9\.9"):
             mirrored(self.from_here(folder), releases, "v2.9.5")
 
     def test_the_command_says_what_it_copied_and_that_it_verified_nothing(
-        self, folder: ImageMirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self, folder: Copying, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         again = ["mirror", "--images", f"layout:{tmp_path / 'copy'}", "--from-images", str(folder.put.repository)]
         assert run(again) == 0
@@ -335,5 +332,5 @@ def test_an_image_that_is_attached_to_something_else_is_not_copied(
     upstream.put_manifest(at, index_of(part, subject=honest if whole else None))
     there = InMemoryRegistry()
     with pytest.raises(RefersElsewhere, match=f"is attached to {honest.digest}"):
-        mirrored(ImageMirror(upstream, UPSTREAM, there, EDGE), releases, "v2.9.4")
+        mirrored(Copying(upstream, UPSTREAM, there, EDGE), releases, "v2.9.4")
     assert there.referrers(put, honest.digest) == ()
