@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.consumers.edit import MAX_BYTES, Edited, edit
+from ci_automation.consumers.edit import Edited, edit
 from ci_automation.consumers.model import (
     ConsumersReport,
     FileOutcome,
-    Mention,
     MentionKind,
     Published,
     RepositoryOutcome,
@@ -124,10 +123,7 @@ class _Consumer:
     def _edits(self, commit: str, listed: list[tuple[str, str]]) -> Iterator[tuple[str, Edited]]:
         """Yield the edit of each blob that names the artifact."""
         for sha, data in self._files.contents(commit, listed):
-            if data is None:
-                reason = f"it is larger than {MAX_BYTES >> 20} MiB"
-                yield sha, Edited(b"", (Mention(1, "file", MentionKind.LEFT, reason=reason),))
-            elif (edited := edit(data, self._published)).findings:
+            if (edited := edit(data, self._published)).findings:
                 yield sha, edited
 
     def _proposal(

@@ -44,6 +44,7 @@ def test_every_other_byte_stays(before: str, after: str, ending: str) -> None:
         pytest.param(f"url: {URL}\n".encode() + b"a: \xff\n", 2, "it is not UTF-8 text", id="another encoding"),
         pytest.param(f"url: {URL}\na: *b\n".encode(), 2, "it has an alias without an anchor", id="an alias of nothing"),
         pytest.param(f"url: {URL}\n".encode() + b"#" * (1 << 20), 1, "it is larger than 1 MiB", id="too large"),
+        pytest.param(None, 1, "it is larger than 1 MiB", id="too large to be sent"),
         pytest.param(f"# {URL}\n".encode() + b"[" * 101, 2, "it is nested deeper than 100 levels", id="too deep"),
         pytest.param(
             f"# {URL}\n[".encode() + b"a," * 200_001,
@@ -54,9 +55,9 @@ def test_every_other_byte_stays(before: str, after: str, ending: str) -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_read_is_reported_and_left_alone(data: bytes, line: int, reason: str) -> None:
+def test_a_file_that_cannot_be_read_is_reported_and_left_alone(data: bytes | None, line: int, reason: str) -> None:
     result = edit(data, NEW)
-    assert result.data == data
+    assert result.data == (data or b"")
     assert [(each.line, each.kind) for each in result.findings] == [(line, MentionKind.LEFT)]
     assert result.findings[0].reason.startswith(reason)
 
