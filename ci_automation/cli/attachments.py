@@ -14,7 +14,7 @@ from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
 from ci_automation.flows.attachments import UnfitAttachment, attach, attached_files, discover, stated
 from ci_automation.flows.files import read_file, write_tree
-from ci_automation.records import provenance, sbom
+from ci_automation.records import predicates
 from ci_automation.registry.port import MAX_BLOB_BYTES
 from ci_automation.report.blocks import Table
 
@@ -121,7 +121,7 @@ def provenance_command(artifact: str, given: Arguments) -> None:
     flux-manifests provenance oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
     reference, ports = reading(artifact, given)
-    digest, said = stated(reference, provenance.PREDICATE_TYPE, "provenance", ports)
+    digest, said = stated(reference, predicates.PROVENANCE_TYPE, "provenance", ports)
     predicate = said.statement.predicate
     if given.output == "json":
         print_json(dict(predicate))
@@ -150,10 +150,10 @@ def sbom_command(artifact: str, *, as_spdx: bool, given: Arguments) -> None:
     flux-manifests sbom oci://ghcr.io/acme/flux-manifests:production --output json --spdx --public-key cosign.pub
     """
     reference, ports = reading(artifact, given)
-    digest, said = stated(reference, sbom.PREDICATE_TYPE, "a list of the controllers", ports)
+    digest, said = stated(reference, predicates.SBOM_TYPE, "a list of the controllers", ports)
     document = said.statement.predicate
     if given.output == "json":
-        print_json(sbom.spdx(document, digest) if as_spdx else dict(document))
+        print_json(predicates.spdx(document, digest) if as_spdx else dict(document))
         return
     listed = [(it["bom-ref"], it.get("version", ""), it.get("purl", it["name"])) for it in document["components"]]
     print_table(Table(("controller", "version", "package"), tuple(listed)))

@@ -1,3 +1,3 @@
 """Signed statements beside a digest: publication, hold, provenance, SBOM; written and read."""
 
-__all__ = ["attached", "content", "ledger", "notes", "provenance", "sbom", "writer"]
+__all__ = ["attached", "content", "ledger", "notes", "predicates", "writer"]

@@ -25,8 +25,8 @@ from ci_automation.flows.attachments import (
 )
 from ci_automation.flows.init import init
 from ci_automation.flows.verify import verify_channel
-from ci_automation.records.provenance import PREDICATE_TYPE as PROVENANCE
-from ci_automation.records.sbom import PREDICATE_TYPE as SBOM
+from ci_automation.records.predicates import PROVENANCE_TYPE as PROVENANCE
+from ci_automation.records.predicates import SBOM_TYPE as SBOM
 from ci_automation.registry.port import MAX_BLOB_BYTES
 from ci_automation.signing.bundle import BUNDLE_TYPE, EMPTY_BLOB, EMPTY_TYPE
 from ci_automation.signing.trust import NobodyTrusted

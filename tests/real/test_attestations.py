@@ -20,8 +20,7 @@ from ci_automation.records import attached
 from ci_automation.records.attached import attest
 from ci_automation.records.ledger import Ledger
 from ci_automation.records.notes import Record
-from ci_automation.records.provenance import Build, Invocation, Source, provenance
-from ci_automation.records.sbom import sbom
+from ci_automation.records.predicates import Build, Invocation, Source, provenance, sbom
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry
 from ci_automation.signing import bundle

@@ -15,7 +15,7 @@ from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.components import controller_images, unpin
 from ci_automation.policy.hold import Hold, still_on
-from ci_automation.records import provenance, sbom
+from ci_automation.records import predicates
 from ci_automation.records.attached import attest
 from ci_automation.records.ledger import HIDING, Ledger
 from ci_automation.records.notes import Record
@@ -44,11 +44,11 @@ def attest_publication(
     composed, recipe = publication.composed, publication.composed.recipe
     signer = ports.own_signer()
     plain, pins = unpin(recipe.components)
-    build = provenance.Build(
+    build = predicates.Build(
         channel=publication.channel,
         version=publication.version,
         options=recipe.options,
-        source=provenance.Source(
+        source=predicates.Source(
             uri=f"{SOURCE}/releases/download/{recipe.version}/{BUNDLE}",
             archive=Digest.of(release.files.bundle),
             content=recipe.release,
@@ -59,7 +59,7 @@ def attest_publication(
         configuration=intent.config_digest,
         pins=pins,
     )
-    run = provenance.Invocation(
+    run = predicates.Invocation(
         policy="approval" if publication.approval else "auto",
         proof=proof,
         program=__version__,
@@ -67,11 +67,11 @@ def attest_publication(
         url=intent.run.url or None,
         approval=publication.approval,
     )
-    predicates = {
-        provenance.PREDICATE_TYPE: provenance.provenance(build, run),
-        sbom.PREDICATE_TYPE: sbom.sbom(publication.version, controller_images(plain), pins),
+    made = {
+        predicates.PROVENANCE_TYPE: predicates.provenance(build, run),
+        predicates.SBOM_TYPE: predicates.sbom(publication.version, controller_images(plain), pins),
     }
-    attest(ports.registry, publication.channel, composed.digest, predicates, signer)
+    attest(ports.registry, publication.channel, composed.digest, made, signer)
 
 
 def record_of(

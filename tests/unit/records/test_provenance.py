@@ -11,7 +11,7 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.records.notes import Approval
-from ci_automation.records.provenance import Build, Invocation, Source, provenance
+from ci_automation.records.predicates import Build, Invocation, Source, provenance
 
 ARCHIVE, CONTENT, BASE, OVERLAY, CONFIG = (Digest.of(text) for text in (b"archive", b"content", b"base", b"over", b"c"))
 BUILD = Build(

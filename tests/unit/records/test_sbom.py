@@ -11,7 +11,7 @@ from ci_automation.flux.components import controller_images
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
-from ci_automation.records.sbom import sbom, spdx
+from ci_automation.records.predicates import sbom, spdx
 from tests.fakes.world import sample
 
 VERSION = Version.parse("v2.9.4")

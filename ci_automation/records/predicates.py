@@ -1,6 +1,7 @@
-"""Provenance of an artifact: a predicate of SLSA v1 (https://slsa.dev/spec/v1.0/provenance), inputs by digest.
+"""Predicates of an artifact's attestations: its provenance, and a list of its controllers' images (SBOM).
 
-What the parts of the predicate mean, for our build type:
+The provenance is one of SLSA v1 (https://slsa.dev/spec/v1.0/provenance), inputs by digest. What the parts of the
+predicate mean, for our build type:
 
 externalParameters    `artifact` is the channel it was made for, `flux` the version, `options` each flag of
                       `flux install` that differs from Flux's default, `policy` how the step was let through: `auto`, or
@@ -14,11 +15,17 @@ runDetails            `builder.id` is the identity in the signing certificate, o
                       `metadata.invocationId` the address of the run
 
 No time is in it but an approval's: who runs it again with the same inputs says the same.
+
+The SBOM is a CycloneDX 1.6 document (ECMA-424) rather than SPDX 2.3: SPDX demands a time of creation and a namespace
+that no other document has, so that two runs with the same inputs could not say the same. `spdx` says in SPDX what is
+signed.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from msgspec import Struct, field
 
@@ -33,11 +40,16 @@ if TYPE_CHECKING:
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.version import Version
 
-PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+PROVENANCE_TYPE = "https://slsa.dev/provenance/v1"
 # Tag URIs (RFC 4151): names for ever, and no addresses.
 BUILD_TYPE = "tag:flux-manifests.github.io,2026:build/v1"
 LOCAL_BUILDER = "tag:flux-manifests.github.io,2026:builder/local"
 CONTENT_ANNOTATION = "io.github.flux-manifests.release-digest"
+SBOM_TYPE = "https://cyclonedx.org/bom"
+# `registry:5000/path/name:tag`: a colon before a slash is a port's.
+_IMAGE = re.compile(r"(?:(?P<path>.+)/)?(?P<name>[^/:@]+)(?::(?P<tag>[^/:@]+))?")
+_SUBJECT = "artifact"
+_NAMESPACE = "tag:flux-manifests.github.io,2026:spdx"
 
 
 class Source(Struct, frozen=True):
@@ -129,3 +141,91 @@ def _artifact_name(channel: Reference) -> str:
 def _artifact(channel: Reference, digest: Digest) -> dict[str, str]:
     """Return the address of another digest of the channel's repository; a layout directory has none for others."""
     return {"uri": str(channel.at_digest(digest))} if isinstance(channel.repository, OciRepository) else {}
+
+
+def sbom(version: Version, images: Mapping[str, str], digests: Mapping[str, Digest]) -> dict[str, Any]:
+    """Return the document for the controllers' images, by controller; `digests` has those of the images that are known.
+
+    Nothing is looked up: an image without a digest is listed by its tag alone.
+    """
+    components = [_component(controller, image, digests.get(image)) for controller, image in sorted(images.items())]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {"type": "application", "bom-ref": _SUBJECT, "name": "flux", "version": str(version)}
+        },
+        "components": components,
+        "dependencies": [{"ref": _SUBJECT, "dependsOn": [component["bom-ref"] for component in components]}],
+    }
+
+
+def _component(controller: str, image: str, digest: Digest | None) -> dict[str, Any]:
+    component = {"type": "container", "bom-ref": controller, "name": image}
+    if match := _IMAGE.fullmatch(image):
+        component |= {"group": match["path"]} if match["path"] else {}
+        component |= {"name": match["name"]}
+        component |= {"version": match["tag"]} if match["tag"] else {}
+        component |= {"purl": _purl(match, digest)}
+    return component
+
+
+def _purl(image: re.Match[str], digest: Digest | None) -> str:
+    """Return the package URL (package-url/purl-spec, type *oci*): its version is the digest, the tag a qualifier."""
+    version = f"@{quote(str(digest), safe='')}" if digest else ""
+    repository = "/".join(part for part in (image["path"], image["name"]) if part)
+    qualifiers = [f"repository_url={quote(repository, safe='/')}"]
+    qualifiers += [f"tag={quote(image['tag'], safe='')}"] if image["tag"] else []
+    return f"pkg:oci/{quote(image['name'].lower(), safe='')}{version}?{'&'.join(qualifiers)}"
+
+
+def spdx(document: Mapping[str, Any], subject: Digest) -> dict[str, Any]:
+    """Return a document of `sbom`, signed about `subject`, as SPDX 2.3 (JSON).
+
+    Its time of creation is the epoch and its namespace has the digest, so that it is the same each time. Where images
+    come from and their licences are not known (`NOASSERTION`).
+    """
+    about = document["metadata"]["component"]
+    flux = _package("SPDXRef-artifact", about["name"], about["version"])
+    packages = [
+        _package(
+            f"SPDXRef-{it['bom-ref']}",
+            "/".join(part for part in (it.get("group"), it["name"]) if part),
+            it.get("version"),
+            it.get("purl"),
+        )
+        for it in document["components"]
+    ]
+    return {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": f"flux {about['version']}",
+        "documentNamespace": f"{_NAMESPACE}/{subject.hex}",
+        "creationInfo": {"created": "1970-01-01T00:00:00Z", "creators": ["Tool: flux-manifests"]},
+        "packages": [flux, *packages],
+        "relationships": [
+            _relationship("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-artifact"),
+            *(_relationship("SPDXRef-artifact", "DEPENDS_ON", it["SPDXID"]) for it in packages),
+        ],
+    }
+
+
+def _package(identifier: str, name: str, version: str | None, purl: str | None = None) -> dict[str, Any]:
+    package: dict[str, Any] = {
+        "SPDXID": identifier,
+        "name": name,
+        "downloadLocation": "NOASSERTION",
+        "filesAnalyzed": False,
+    }
+    if version:
+        package["versionInfo"] = version
+    if purl:
+        locator = {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}
+        package["externalRefs"] = [locator]
+    return package
+
+
+def _relationship(one: str, kind: str, other: str) -> dict[str, str]:
+    return {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
