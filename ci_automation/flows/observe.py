@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.errors import Conflict, Error
+from ci_automation.errors import Conflict, Error, VerificationFailed
 from ci_automation.flux.artifact import stated_version
 from ci_automation.registry.port import NotFound
 from ci_automation.signing.trust import Identity, IdentityMatch, Trusted, TrustedIdentities, TrustedKeys
@@ -146,6 +146,23 @@ def accept_both(signing: Trusted, trusted: Trusted) -> str:
         return (
             "one entry cannot, because both issuer and subject differ and it would match mixtures of them; use one "
             "after the other"
+        )
+
+
+class SignedForOthers(VerificationFailed):
+    """Clusters of the target do not trust the signer of the channel's digest."""
+
+    def __init__(self, source: Reference, target: Reference, digest: Digest, found: Trusted, wanted: Trusted) -> None:
+        super().__init__(
+            f"{digest} is signed for {source} by {found}, and {target} trusts {wanted}: its clusters would refuse it"
+        )
+        if isinstance(found, TrustedIdentities) is isinstance(wanted, TrustedIdentities):
+            way = f"let the clusters of {target} accept both: {accept_both(found, wanted)}"
+        else:
+            way = "clusters take a key or an identity, never both: sign both channels the same way"
+        self.hint = (
+            f"A promotion does not sign the artifact again. If both signers are yours, {way}; then name both in "
+            "`verify` too."
         )
 
 

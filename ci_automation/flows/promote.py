@@ -13,9 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
-from ci_automation.flows.observe import Placed
-from ci_automation.flows.planning.accepted import require_signed_for_target
-from ci_automation.flows.planning.promotion import Considered, Promotion, consider
+from ci_automation.flows.planning.promotion import Considered, Promotion, consider, require_signed_for_target
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import PublishedElsewhere
 from ci_automation.flows.publication.publish import move
@@ -155,7 +153,7 @@ def promote_considered(considered: Considered, approval: Approval | None) -> Pro
 def _settle_present(considered: Considered) -> None:
     """Finish what was interrupted where the target is: the record of a rollback, or where its version tags lead."""
     before, version, promotion = considered.before, considered.old_version, considered.promotion
-    if isinstance(before, Placed) and before.rolled_back is not None and promotion.ports.signer is not None:
+    if before and before.rolled_back is not None and promotion.ports.signer is not None:
         _require_believed(promotion)
         record_interrupted_rollback(before, before.rolled_back, promotion.ports, promotion.intent)
     if promotion.intent.version_tags and before and version and not considered.interrupted:
@@ -219,7 +217,7 @@ def _record(considered: Considered, approval: Approval | None, writer: RecordWri
         approval=approval,
         promoted_from=channel_name(promotion.origin.registry, promotion.source),
         recovered=considered.interrupted,
-        content=considered.record.content if considered.record and keeps else None,
+        content=considered.had if keeps else None,
     )
 
 

@@ -18,8 +18,7 @@ from ci_automation.errors import Conflict
 from ci_automation.flows.apply import apply
 from ci_automation.flows.approved import CameBack
 from ci_automation.flows.init import init
-from ci_automation.flows.observe import ChannelMoved
-from ci_automation.flows.planning.accepted import SignedForOthers
+from ci_automation.flows.observe import ChannelMoved, SignedForOthers
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.planning.promotion import Promotion, SourceEmpty
 from ci_automation.flows.ports import NoSigner

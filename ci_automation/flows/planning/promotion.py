@@ -6,26 +6,26 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ci_automation.approval.content import changed_rules
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import Error, RegistryError
-from ci_automation.flows.observe import Observed, Placed, observe, observe_past
-from ci_automation.flows.planning.accepted import require_signed_for_target
+from ci_automation.flows.observe import Observed, Placed, SignedForOthers, observe, observe_past
 from ci_automation.flows.planning.base import Contents, only_layer, present_version, read_contents
 from ci_automation.flows.planning.findings import findings, first_findings, planned_step
-from ci_automation.flows.publication.placement import had_last, in_place, place, problem_of, require_still_there
+from ci_automation.flows.publication.placement import had_last, in_place, place
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision, Verdict, decide, reasons
 from ci_automation.policy.hold import Hold, Offered, hold_verdict
 from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_verdicts
-from ci_automation.registry.port import NotFound
+from ci_automation.registry.port import NotFound, Registry
 from ci_automation.report.findings import Findings
 from ci_automation.report.notes import ReleaseNotes, notes_between
 from ci_automation.report.promotion import FirstDigest
-from ci_automation.signing.verify import ForeignSignature, Unsigned
+from ci_automation.signing.cluster import require_accepted_there
+from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.plan import PlannedStep
-    from ci_automation.records.content import ApprovedRules
+    from ci_automation.records.content import ApprovedRules, RecordedContent
     from ci_automation.records.notes import Record
     from ci_automation.signing.trust import Verified
 
@@ -71,20 +71,28 @@ class Considered(Struct, frozen=True):
 
     promotion: Promotion
     observed: Observed
-    before: Observed | None  # what the target has
+    before: Placed | None  # what the target has, or had if its run was interrupted
     version: Version
     old_version: Version | None
     moves: tuple[Record, ...] = ()  # of the digest to the source, the oldest first
     came: tuple[datetime, ...] = ()  # when the source came to the digest, the oldest first
     holds: tuple[Hold, ...] = ()  # on what the target has
     findings: Findings = field(default_factory=Findings)  # without gates where there is nothing to do
-    last: datetime | None = None  # when the target came to what it has
-    record: Record | None = None  # that says so
     gone: Record | None = None  # of what the target had last, if it was deleted
     interrupted: bool = False  # the target is there already, and no record says that it was promoted
     step: PlannedStep | None = None  # None: the target has nothing yet, or there is nothing to do
     notes: tuple[ReleaseNotes, ...] = ()  # of the releases on the way, where a person decides
     first: FirstDigest | None = None  # where the target has nothing yet
+
+    @property
+    def last(self) -> datetime | None:
+        """Return when the target came to what it has, or to what it had last."""
+        return self.gone.at if self.gone else self.before.last if self.before else None
+
+    @property
+    def had(self) -> RecordedContent | None:
+        """Return the content from Git that the target has."""
+        return self.before.record.content if self.before and self.before.record else None
 
     @property
     def digest(self) -> Digest:
@@ -134,34 +142,27 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
     """
     promotion.origin.require_trusted()
     promotion.ports.require_trusted()
-    observed, before = _at_source(promotion), _present(promotion)
-    record: Record | None = None
-    last: datetime | None = None
-    interrupted = before is not None and before.digest == observed.digest
-    if before is not None and interrupted:
+    observed, present = _at_source(promotion), _present(promotion)
+    interrupted = present is not None and present.digest == observed.digest
+    if present is not None and interrupted:
         version = present_version(observed, promotion.origin, promotion.intent)
-        before = placed = _where_source_is(before, version, promotion)
-        if not placed.others:
-            return Considered(promotion, observed, before, version, version)
-        record = promotion.ports.ledger(promotion.target).last()
-        before = observe_past(promotion.target, record.digest, promotion.ports) if record else None
-        last = record.at if record else None
+        placed = place(present, promotion.ports)
+        in_place(placed, version, promotion.ports, replace(promotion.intent, adopt=False), approved=True)
+        if not placed.others:  # else a promotion wrote no record, or an attacker moved the channel there
+            return Considered(promotion, observed, placed, version, version)
+        present = _had_before(promotion)
     only_layer(observed.manifest)
     contents = read_contents(observed, promotion.origin, promotion.intent)
-    old = read_contents(before, promotion.ports, promotion.intent) if before else None
+    old = read_contents(present, promotion.ports, promotion.intent) if present else None
+    at_source = in_place(observed, contents.version, promotion.origin, promotion.intent)
+    before = in_place(present, old.version, promotion.ports, promotion.intent) if present and old else None
     considered = Considered(promotion, observed, before, contents.version, old.version if old else None)
-    at_source = in_place(observed, considered.version, promotion.origin, promotion.intent)
-    if before is not None and old is not None and not interrupted:
-        before = placed = in_place(before, old.version, promotion.ports, promotion.intent)
-        last, record = placed.last, placed.record
     signed = require_signed_for_target(considered, promotion.origin.registry, promotion.source)
     moves = promotion.origin.ledger(promotion.source).records(observed.digest)
-    there = promotion.ports.ledger(promotion.target)
-    gone, held = (None, there.holds(before.digest)) if before else had_last(promotion.target, promotion.ports)
-    held, last = held if holds is None else holds, gone.at if gone else last
-    considered = replace(considered, before=before, holds=held, last=last, record=record, gone=gone)
+    gone, held = (None, before.holds) if before else had_last(promotion.target, promotion.ports)
+    considered = replace(considered, holds=held if holds is None else holds, gone=gone, interrupted=interrupted)
     considered = replace(considered, moves=moves, came=_times(moves, at_source.rolled_back))
-    considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
+    considered = replace(considered, findings=_findings(considered, old, contents))
     if before is None or old is None:
         return considered if interrupted else replace(considered, first=_first(contents, signed, considered.came))
     step = _step(considered, before, old, contents)
@@ -191,35 +192,14 @@ def _notes(step: PlannedStep, ports: Ports) -> tuple[ReleaseNotes, ...]:
         return ()
 
 
-def _where_source_is(before: Observed, version: Version, promotion: Promotion) -> Placed:
-    """Return a target that is where the source is.
-
-    If only records of other channels cover that, either a promotion was interrupted before it wrote its record, or an
-    attacker moved the channel there.
-
-    Raises:
-        ChannelMovedBack: signed statements say that the target had left this digest.
-    """
-    placed = place(before, promotion.ports)
-    if problem := problem_of(replace(placed, others=()), version, promotion.ports):
-        require_still_there(before, promotion.ports)
-        raise problem
-    return placed
-
-
 def _findings(considered: Considered, old: Contents | None, new: Contents) -> Findings:
     """Return what it changes, and every gate's word: on the wait, the evidence, the version, and the changes."""
     promotion, intent = considered.promotion, considered.promotion.intent
-    candidate = PromotionCandidate(
-        source=str(promotion.source),
-        digest=considered.digest,
-        version=new.version,
-        since=considered.came[-1] if considered.came else None,
-        evidence=tuple(each.look(new.version) for each in promotion.evidence),
-    )
-    current = old.version if old else None
+    since = considered.came[-1] if considered.came else None
+    evidence = tuple(each.look(new.version) for each in promotion.evidence)
+    candidate = PromotionCandidate(str(promotion.source), considered.digest, new.version, since, evidence)
     gone = considered.gone.version if considered.gone else None
-    goal = Goal(current, intent.policy, intent.now, promotion.after, paused=intent.paused, gone=gone)
+    goal = Goal(considered.old_version, intent.policy, intent.now, promotion.after, paused=intent.paused, gone=gone)
     found = findings(old, new, promotion.ports, intent) if old else first_findings(new, promotion.ports, intent)
     gates = (*promotion_verdicts(candidate, goal), _held(considered), *_rules(considered, old, new), *found.gates)
     return replace(found, gates=gates)
@@ -227,7 +207,7 @@ def _findings(considered: Considered, old: Contents | None, new: Contents) -> Fi
 
 def _rules(considered: Considered, old: Contents | None, new: Contents) -> Iterator[Verdict]:
     """Yield how the rules changed since the content of the target was approved, where the promotion replaces it."""
-    had, rules = considered.record.content if considered.record else None, considered.promotion.rules
+    had, rules = considered.had, considered.promotion.rules
     if had is None or rules is None or old is None:
         return
     if (old.options, old.pinned, old.overlay.digest()) != (new.options, new.pinned, new.overlay.digest()):
@@ -252,13 +232,19 @@ def _held(considered: Considered) -> Verdict:
     return hold_verdict(considered.holds, offered, considered.promotion.intent.now)
 
 
+def _had_before(promotion: Promotion) -> Placed | None:
+    """Return what the target had by its records, before a promotion moved it and was interrupted."""
+    ledger = promotion.ports.ledger(promotion.target)
+    if (record := ledger.last()) is None:
+        return None
+    had = observe_past(promotion.target, record.digest, promotion.ports)
+    return Placed(**asdict(had), record=record, holds=ledger.holds(record.digest))
+
+
 def _at_source(promotion: Promotion) -> Observed:
+    told = f"{promotion.target} is promoted from {promotion.source}: mend that first."
     try:
-        return observe(promotion.source, promotion.origin)
-    except (Unsigned, ForeignSignature) as error:
-        hint = _naming_channel(error.hint, promotion.source)
-        error.hint = f"{promotion.target} is promoted from {promotion.source}: mend that first. {hint}"
-        raise
+        return _end(promotion.source, promotion.origin, told)
     except NotFound:
         if promotion.origin.registry.resolve(promotion.source) is None:
             raise SourceEmpty(promotion.source) from None
@@ -274,13 +260,18 @@ def present(promotion: Promotion) -> tuple[Version, Digest] | tuple[None, None]:
 def _present(promotion: Promotion) -> Observed | None:
     """Return what the target has, or None where there is no such channel yet."""
     try:
-        return observe(promotion.target, promotion.ports)
-    except (Unsigned, ForeignSignature) as error:
-        hint = _naming_channel(error.hint, promotion.target)
-        error.hint = f"This is what the target, {promotion.target}, has now. {hint}"
-        raise
+        return _end(promotion.target, promotion.ports, f"This is what the target, {promotion.target}, has now.")
     except NotFound:
         return None
+
+
+def _end(channel: Reference, ports: Ports, told: str) -> Observed:
+    """Return what one end of a promotion has; the hint about a signature begins with which end it is."""
+    try:
+        return observe(channel, ports)
+    except (Unsigned, ForeignSignature) as error:
+        error.hint = f"{told} {error.hint.replace('`update --adopt`', adoption_of(channel))}"
+        raise
 
 
 def adoption_of(channel: Reference) -> str:
@@ -288,5 +279,19 @@ def adoption_of(channel: Reference) -> str:
     return in_shell("update", str(channel), "--adopt")
 
 
-def _naming_channel(hint: str, channel: Reference) -> str:
-    return hint.replace("`update --adopt`", adoption_of(channel))
+def require_signed_for_target(considered: Considered, registry: Registry, at: Reference) -> Verified:
+    """Return the signature of the digest that is there by a signer whom the target trusts and its clusters accept.
+
+    Raises:
+        SignedForOthers: another signer signed it.
+        ClusterWouldRefuse: a cluster would refuse it all the same.
+    """
+    promotion, digest, trusted = considered.promotion, considered.digest, considered.promotion.ports.require_trusted()
+    try:
+        signed = verify(registry, at, digest, trusted)
+    except ForeignSignature:
+        found = promotion.origin.require_trusted()
+        raise SignedForOthers(promotion.source, promotion.target, digest, found, trusted) from None
+    versions = (considered.old_version or considered.version, considered.version)
+    require_accepted_there(registry, at.at_digest(digest), trusted, versions)
+    return signed
