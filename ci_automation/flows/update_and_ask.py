@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     Desks = Mapping[RequestKind, Approvals]  # none for content where it is no step of its own
 
 
+# Any other conflict is a later run's: asked anew, a yes would be void.
 _COUNTS_NO_MORE = (PolicyRefused, ApprovalOutdated, ApprovedDiffers, ApprovedUnseen, ChannelMoved, ReleaseNotFound)
 
 
@@ -79,7 +80,7 @@ def update_and_ask(
     wrong after something is known, or was done, is in `failed`. Where nothing waits, what was asked before is withdrawn
     if something was published, or if the run is `thorough`. What waits for a window or the end of a freeze stays asked.
     """
-    progress = _apply_what_counts(channel, ports, intent, desks)
+    progress = _apply(channel, ports, intent, desks, _COUNTS_NO_MORE)
     try:
         outcome = update(channel, ports, intent)
         progress = replace(progress, outcome=outcome)
@@ -130,39 +131,28 @@ def apply_approved(channel: Reference, ports: Ports, intent: Intent, desks: Desk
         ApprovalNotCounted: what was found is no approval.
         PolicyRefused, Conflict: see `apply_granted`.
     """
-    refused: tuple[NotCounted, ...] = ()
-    for approvals in desks.values():
-        match _granted(channel, ports, approvals):
-            case NotCounted() as found:
-                refused = (*refused, found)
-            case GrantedApproval() as granted:
-                return Progress(granted=granted, applied=apply_granted(granted, ports, intent), refused=refused)
-    if refused:
-        raise ApprovalNotCounted(refused[0])
-    return Progress()
+    progress = _apply(channel, ports, intent, desks)
+    if progress.refused and progress.granted is None:
+        raise ApprovalNotCounted(progress.refused[0])
+    return progress
 
 
-def _apply_what_counts(channel: Reference, ports: Ports, intent: Intent, desks: Desks) -> Progress:
-    """Publish what was approved; what does not count, or cannot be done any more, is a value here."""
+def _apply(
+    channel: Reference, ports: Ports, intent: Intent, desks: Desks, outdated: tuple[type[Error], ...] = ()
+) -> Progress:
+    """Publish the first approval that counts; one that does not, or ends with an error of `outdated`, is a value."""
     refused: tuple[NotCounted, ...] = ()
     for approvals in desks.values():
-        match _granted(channel, ports, approvals):
-            case NotCounted() as found:
-                refused = (*refused, found)
-            case GrantedApproval() as granted:
-                try:
-                    applied = apply_granted(granted, ports, intent)
-                except _COUNTS_NO_MORE as error:  # any other conflict is a later run's: asked anew, a yes would be void
-                    refused = (*refused, NotCounted(granted.request, str(error)))
-                else:
-                    return Progress(granted=granted, applied=applied, refused=refused)
+        ports.say("looking for an approval")
+        base = ports.registry.resolve(channel)
+        found = None if base is None else approvals.granted(base)
+        if isinstance(found, GrantedApproval):
+            try:
+                return Progress(granted=found, applied=apply_granted(found, ports, intent), refused=refused)
+            except outdated as error:
+                found = NotCounted(found.request, str(error))
+        refused += (found,) if found else ()
     return Progress(refused=refused)
-
-
-def _granted(channel: Reference, ports: Ports, approvals: Approvals) -> GrantedApproval | NotCounted | None:
-    ports.say("looking for an approval")
-    base = ports.registry.resolve(channel)
-    return None if base is None else approvals.granted(base)
 
 
 class PromotionProgress(Struct, frozen=True):
