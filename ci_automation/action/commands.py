@@ -9,20 +9,30 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.action.accounts import account_of, announcing, ask_groups, run_promotion
+from ci_automation.action.accounts import account_of, announcing, ask_groups, promotion_account, run_promotion
 from ci_automation.action.approval_rules import desks_of, judged_by, reviewed_run
 from ci_automation.action.github import Hub, now, with_git
 from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.run import ActionRun, goals, promotions
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, GrantedApproval, NotCounted, RequestKind
+from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.results import code_of
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
-from ci_automation.flows.approved import apply_granted
+from ci_automation.flows.approved import apply_granted, look_at_request
 from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_base
-from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
+from ci_automation.flows.update_and_ask import (
+    ApprovalNotCounted,
+    Progress,
+    apply_approved,
+    look_at_promotion,
+    update_and_ask,
+)
 from ci_automation.flows.verify import misplaced
+from ci_automation.flux.version import Version
+from ci_automation.impact.change import hazard_names
 from ci_automation.report.account import Account, Standing
 from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted
 
@@ -31,7 +41,6 @@ if TYPE_CHECKING:
 
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.workflow_commands import Level
-    from ci_automation.approval.port import GrantedApproval
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
     from ci_automation.github.client import GitHub
@@ -71,11 +80,9 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
     hub = Hub.of(inputs, run)
 
     def granted(goal: Target) -> GrantedApproval:
-        from ci_automation.action.reviewing import asked_request
         from ci_automation.approval.approved_run import ShownRequest, judge_run
-        from ci_automation.approval.port import NotCounted
 
-        request, shown = asked_request(inputs, goal), ShownRequest.parse(inputs.shown) if inputs.shown else None
+        request, shown = _asked_request(inputs, goal), ShownRequest.parse(inputs.shown) if inputs.shown else None
         settings = judged_by(goal, request)
         found = judge_run(request, inputs.request_key, reviewed_run(settings, hub), settings, now())
         if shown and shown.target != str(request.target):
@@ -151,11 +158,41 @@ def _matrix(inputs: Inputs, run: ActionRun) -> int:
     return 0
 
 
-def _review(inputs: Inputs, run: ActionRun) -> int:
-    """Show the reviewers of a run what they approve."""
-    from ci_automation.action.reviewing import review
+def _asked_request(inputs: Inputs, goal: Target) -> ApprovalRequest:
+    """Return the request that the inputs of a run name."""
+    version, base, target = Version.parse(inputs.version), Digest.parse(inputs.base), Digest.parse(inputs.target)
+    return ApprovalRequest(goal.channel, version, base, target, RequestKind.of_key(inputs.request_key))
 
-    return review(inputs, run)
+
+def _review(inputs: Inputs, run: ActionRun) -> int:
+    """Show what an approval of this run would publish, and hand over which hazards were shown; nothing is written."""
+    from ci_automation.action.dispatched import WrongDispatch
+    from ci_automation.approval.approved_run import ShownRequest
+
+    if run.job.attempt != 1:
+        raise WrongDispatch("this is a re-run, and an approval of an earlier attempt would count for it")
+    hub = Hub.of(inputs, run)
+    subject = "" if inputs.accept_shared_subject else run.job.subject
+    asked = Asked(run.job.url, AskedState.UNCHANGED)
+
+    def flow(goal: Target) -> Account:
+        request = _asked_request(inputs, goal)
+        if inputs.request_key not in {"", request.key}:  # a check would take this run for the one that asks
+            raise WrongDispatch("the key of this run belongs to another request")
+        if goal.is_promoted:
+            (planned,) = promotions(inputs, run, signs=False)
+            found = look_at_promotion(planned.previewing(inputs.given, subject).promotion, request)
+            hazards = found.promoted.considered.step.hazards if found.promoted.considered.step else ()
+            account = promotion_account(planned, replace(found, asked=asked), inputs)
+        else:
+            seen = with_git(goal.previewing(inputs.given, subject), hub)
+            outcome = look_at_request(request, seen.ports, seen.intent)
+            hazards = outcome.plan.steps[0].hazards
+            account = account_of(goal, Progress(outcome=outcome, asked={request.target: asked}), run)
+        run.handover = ShownRequest(str(request.target), tuple(sorted(hazard_names(hazards)))).to_text()
+        return account
+
+    return run.each(goals(inputs, run, signs=False), flow)
 
 
 def _operate(inputs: Inputs, run: ActionRun) -> int:
