@@ -126,7 +126,7 @@ def _mirror(given: Arguments, config: Config | None) -> Path | Reference | None:
         return Path(given.releases)
     if given.releases is None and config is None:
         return None
-    from ci_automation.config.model import DirectorySourceConfig, RegistrySourceConfig
+    from ci_automation.config.source import DirectorySourceConfig, RegistrySourceConfig
 
     if given.releases:
         return Reference.parse_repository(given.releases)
@@ -139,7 +139,7 @@ def _mirror(given: Arguments, config: Config | None) -> Path | Reference | None:
 
 
 def _github_source(given: Arguments, config: Config | None) -> ReleaseSource:
-    from ci_automation.config.model import GitHubSourceConfig
+    from ci_automation.config.source import GitHubSourceConfig
     from ci_automation.flux.sources import github as source
 
     place = config.source if config else GitHubSourceConfig()

@@ -14,6 +14,7 @@ __all__ = [
     "named_files",
     "preview",
     "schema",
+    "source",
     "workflow_events",
     "workflow_rules",
     "workflows",

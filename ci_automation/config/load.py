@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import InvalidReference, LayoutDirectory, OciRepository, Reference
+from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.config.document import MAX_BYTES, ConfigDocument, InvalidConfig, Path, Problem, read_document
 from ci_automation.config.model import (
     FIRST_WITH_BUNDLES,
@@ -17,29 +17,24 @@ from ci_automation.config.model import (
     ApprovalVia,
     ArtifactConfig,
     Config,
-    DirectorySourceConfig,
-    GitHubSourceConfig,
+    EvidenceConfig,
     SigningMode,
 )
 from ci_automation.config.reader import merged_config, read_sections
+from ci_automation.config.source import GitHubSourceConfig
 from ci_automation.config.values import KMS_SCHEMES
 from ci_automation.policy.model import SignatureFormat
 
 if TYPE_CHECKING:
-    import pathlib
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ci_automation.config import rules
-    from ci_automation.config import schema as sections
-    from ci_automation.config.document import Path
-    from ci_automation.config.schema import File
-
+_HERE = pathlib.Path()
 _MOST_IN_GROUP = 20
 # Keys about rendering, which an artifact with promote does not take.
 _OF_RENDERING = {"flags": "flags", "overlay": "overlay", "pin_images": "pinImages"}
 
 
-def load_config(path: pathlib.Path, root: pathlib.Path | None = None) -> Config:
+def load_config(path: pathlib.Path, root: pathlib.Path = _HERE) -> Config:
     """Return the configuration in the file at `path`; its relative paths begin in `root`, or in the working directory.
 
     Raises:
@@ -54,68 +49,19 @@ def load_config(path: pathlib.Path, root: pathlib.Path | None = None) -> Config:
         if isinstance(error, FileNotFoundError):
             found.hint = "`setup` writes one."
         raise found from None
-    config = parse_config(data, str(path))
-    return config if root is None or not root.parts else _from_root(config, root)
+    return parse_config(data, str(path), root)
 
 
-def _from_root(config: Config, root: pathlib.Path) -> Config:
-    """Return the same configuration with paths that are right in the working directory."""
-    source, upstream = config.source, config.upstream
-    manifests = upstream.manifests
-    return replace(
-        config,
-        source=DirectorySourceConfig(root / source.path) if isinstance(source, DirectorySourceConfig) else source,
-        artifacts=tuple(_artifact_from(it, root) for it in config.artifacts),
-        upstream=replace(
-            upstream,
-            trust_config=upstream.trust_config and _file_from(root, upstream.trust_config),
-            manifests=manifests and _place_from(root, manifests),
-        ),
-    )
-
-
-def _artifact_from(it: ArtifactConfig, root: pathlib.Path) -> ArtifactConfig:
-    file, known, promote = partial(_file_from, root), it.clusters, it.promote
-    return replace(
-        it,
-        channel=_place_from(root, it.channel),
-        signing=replace(it.signing, key=it.signing.key and file(it.signing.key)),
-        verify=replace(it.verify, public_keys=tuple(map(file, it.verify.public_keys))),
-        trust_config=it.trust_config and file(it.trust_config),
-        clusters=replace(known, snapshots=tuple(map(file, known.snapshots)), objects=tuple(map(file, known.objects))),
-        promote=promote
-        and replace(
-            promote,
-            source=file(promote.source) if promote.source.startswith("layout:") else promote.source,
-            evidence=tuple(replace(each, report=each.report and file(each.report)) for each in promote.evidence),
-        ),
-    )
-
-
-def _file_from(root: pathlib.Path, text: str) -> str:
-    if "://" in text:
-        return text
-    scheme = "layout:" if text.startswith("layout:") else ""
-    return f"{scheme}{root / text.removeprefix(scheme)}"
-
-
-def _place_from(root: pathlib.Path, reference: Reference) -> Reference:
-    found = reference.repository
-    if isinstance(found, OciRepository):
-        return reference
-    return replace(reference, repository=LayoutDirectory(root / found.path))
-
-
-def parse_config(data: bytes, file: str) -> Config:
-    """Return the configuration in the bytes of a file; `file` is its name in messages.
+def parse_config(data: bytes, file: str, root: pathlib.Path = _HERE) -> Config:
+    """Return the configuration in the bytes of a file; `file` is its name in messages, for `root` see `load_config`.
 
     Raises:
         InvalidConfig: the file cannot be used; the message lists all problems.
     """
     document = read_document(data, file)
-    if (sections := read_sections(document)) is not None:
+    if (sections := read_sections(document, root)) is not None:
         config = merged_config(sections)
-        document.problems += _contradictions(document, sections, config)
+        document.problems += _contradictions(document, config)
         if not document.problems:
             return replace(config, digest=Digest.of(data))
     found = InvalidConfig(document.problems)
@@ -124,24 +70,25 @@ def parse_config(data: bytes, file: str) -> Config:
     raise found
 
 
-def _contradictions(document: ConfigDocument, file: File, config: Config) -> list[Problem]:
+def _contradictions(document: ConfigDocument, config: Config) -> list[Problem]:
     """Return the problems of values that are valid alone, but not together."""
     problems = []
-    if file.api_url is not None and not isinstance(file.source, GitHubSourceConfig | None):
+    if ("apiUrl",) in document.values and not isinstance(config.source, GitHubSourceConfig):
         problems.append(document.problem(("apiUrl",), "is only for a github: source"))
     seen: dict[object, Path] = {}
-    for index, named in enumerate(file.artifacts):
+    for index, it in enumerate(config.artifacts):
         # Names are also names of environments, which ignore case: two artifacts would share credentials.
-        for key, value in (("name", named.name.casefold()), ("url", named.channel)):
+        for key, value in (("name", it.name.casefold()), ("url", it.channel)):
             here: Path = ("artifacts", index, key)
             if (first := seen.setdefault((key, value), here)) is not here:
                 problems.append(document.problem(here, f"is the same as that of artifacts[{first[1]}]"))
-    problems += [document.problem(("artifacts", *path), what) for path, what in unfit_promotions(file.artifacts)]
-    problems += [document.problem(("artifacts", *path), what) for path, what in _shared_version_tags(config.artifacts)]
-    problems += [document.problem(("artifacts", *path), what) for path, what in _unfit_groups(config.artifacts)]
-    for index, (entry, it) in enumerate(zip(file.artifacts, config.artifacts, strict=True)):
-        for key, what in _unfit(it):
-            problems.append(document.problem(("artifacts", index, *([key] if hasattr(entry, key) else [])), what))
+    for found in (
+        _unfit_promotions(document, config.artifacts),
+        _shared_version_tags(config.artifacts),
+        _unfit_groups(config.artifacts),
+        (((index, key), what) for index, it in enumerate(config.artifacts) for key, what in _unfit(it)),
+    ):
+        problems += [document.problem(("artifacts", *path), what) for path, what in found]
     return problems
 
 
@@ -209,7 +156,7 @@ def _unfit_approval(approval: ApprovalConfig) -> Iterator[str]:
         yield "via repository-dispatch needs repository"
 
 
-def unfit_promotions(artifacts: Sequence[sections.Artifact]) -> Iterator[tuple[Path, str]]:
+def _unfit_promotions(document: ConfigDocument, artifacts: Sequence[ArtifactConfig]) -> Iterator[tuple[Path, str]]:
     """Yield the problems of the artifacts' promotions, each with its place below `artifacts`."""
     named = {artifact.name: artifact.channel for artifact in artifacts}
     sources: dict[Reference, Reference] = {}
@@ -218,7 +165,7 @@ def unfit_promotions(artifacts: Sequence[sections.Artifact]) -> Iterator[tuple[P
             continue
         here: Path = (index, "promote")
         for name, key in _OF_RENDERING.items():
-            if getattr(artifact, name):
+            if getattr(artifact, name) and ("artifacts", index, key) in document.values:  # not by the defaults
                 yield (index, key), "is for rendering, and an artifact with promote is never rendered"
         if (source := _channel(artifact.promote.source, named)) is None:
             known = ", ".join(named)
@@ -227,7 +174,7 @@ def unfit_promotions(artifacts: Sequence[sections.Artifact]) -> Iterator[tuple[P
             sources[artifact.channel] = source
             if _returns(artifact.channel, sources):
                 yield (*here, "from"), "leads back to this artifact: no run would ever render one of them"
-        for number, evidence in enumerate(artifact.promote.evidence or ()):
+        for number, evidence in enumerate(artifact.promote.evidence):
             yield from (((*here, "evidence", number), what) for what in _unfit_evidence(evidence))
 
 
@@ -250,7 +197,7 @@ def _returns(start: Reference, sources: Mapping[Reference, Reference]) -> bool:
     return False
 
 
-def _unfit_evidence(entry: rules.EvidenceEntry) -> Iterator[str]:
+def _unfit_evidence(entry: EvidenceConfig) -> Iterator[str]:
     if sum(each is not None for each in (entry.url, entry.status, entry.report)) != 1:
         yield "takes one of url, status and report"
     if len({each is None for each in (entry.url, entry.field, entry.equals)}) > 1:

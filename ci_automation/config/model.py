@@ -1,17 +1,19 @@
-"""Configuration for the flows: parsed, merged with the defaults, immutable."""
+"""Configuration for the flows: parsed, merged with the defaults, immutable.
+
+A `Section` is a mapping of the file too: `reader` reads it by the types of its fields, whose names the file writes in
+camelCase, and `schema` describes it with the texts below them.
+"""
 
 from __future__ import annotations
 
 import enum
-import re
 from datetime import timedelta
 from itertools import combinations
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct, field
 
-from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference, meant_address
+from ci_automation.artifact.reference import InvalidReference, Reference, meant_address
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import Policy, SignatureFormat
@@ -20,13 +22,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.config.source import Source
+    from ci_automation.config.values import (
+        Age,
+        Approvals,
+        Channel,
+        Folder,
+        Host,
+        KeyLocation,
+        Kubernetes,
+        Label,
+        LocalFile,
+        Origin,
+        Repository,
+        Team,
+        TeamSlug,
+        User,
+        Variable,
+        Words,
+        WorkflowFile,
+    )
     from ci_automation.flux.following import SyncSettings
-    from ci_automation.impact.check import KubernetesRange
 
-_GITHUB = re.compile(r"github:(?P<owner>[A-Za-z0-9][A-Za-z0-9-]{0,38})/(?P<repository>(?!\.\.?$)[A-Za-z0-9._-]{1,100})")
-_API = re.compile(
-    r"(?P<scheme>https?)://(?P<host>([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?)(/[A-Za-z0-9._~-]+)*/?"
-)
+FIRST_WITH_BUNDLES = Version.parse("2.8.6")  # earlier ones read none, or none with a Rekor v2 entry alone
 
 
 class UnknownArtifact(UsageError):
@@ -45,16 +63,11 @@ class UnknownArtifact(UsageError):
             self.hint = f"Did you mean {address}? The configuration has {', '.join(names)}."
 
 
-class InvalidSource(UsageError):
-    """A text is not a source of releases."""
+class Section(Struct, frozen=True):
+    """One mapping of the file; the text below a field is the key's description in the JSON schema."""
 
-    hint = "Write github:OWNER/REPOSITORY, dir:PATH for a folder of releases, or oci://HOST/REPOSITORY for a registry."
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"it does not name a source of releases: {reason}")
-
-
-FIRST_WITH_BUNDLES = Version.parse("2.8.6")  # earlier ones read none, or none with a Rekor v2 entry alone
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Keys of the design that this version does not support."""
 
 
 class SigningMode(enum.StrEnum):
@@ -66,67 +79,15 @@ class SigningMode(enum.StrEnum):
     UNSAFE_UNSIGNED = "unsafe-unsigned"
 
 
-class GitHubSourceConfig(Struct, frozen=True):
-    """The releases of a repository on GitHub, or on the GitHub Enterprise Server at `api_url`."""
-
-    owner: str = "fluxcd"
-    repository: str = "flux2"
-    api_url: str | None = None
-
-
-class DirectorySourceConfig(Struct, frozen=True):
-    """The releases in a folder; a relative path is relative to the working directory."""
-
-    path: Path
-
-
-class RegistrySourceConfig(Struct, frozen=True):
-    """The releases in a repository of a registry, as `mirror --push` puts them there."""
-
-    place: Reference
-
-
-Source = GitHubSourceConfig | DirectorySourceConfig | RegistrySourceConfig
-
-
-def parse_source(text: str) -> Source:
-    """Return the source of releases in `text`.
-
-    Raises:
-        InvalidSource: `text` is not a source of releases.
-    """
-    if text.startswith("oci://"):
-        try:
-            return RegistrySourceConfig(Reference.parse_repository(text))
-        except InvalidReference as error:
-            raise InvalidSource(str(error)) from None
-    if text.startswith("dir:") and len(text) > len("dir:") and text.isprintable():
-        return DirectorySourceConfig(Path(text.removeprefix("dir:")))
-    if match := _GITHUB.fullmatch(text):
-        return GitHubSourceConfig(match["owner"], match["repository"])
-    raise InvalidSource(f"{text[:80]!r} is none of github:OWNER/REPOSITORY, dir:PATH and oci://HOST/REPOSITORY")
-
-
-def parse_api_url(text: str) -> str:
-    """Return the base address of a GitHub API, without a slash at its end.
-
-    Raises:
-        InvalidSource: `text` is not an address, or has no TLS (except on loopback).
-    """
-    if "@" in text:
-        raise InvalidSource("an API's address must not hold a user name or password")
-    match = _API.fullmatch(text)
-    if not match or (match["scheme"] == "http" and not OciRepository(match["host"], "").is_loopback):
-        raise InvalidSource("an API's address is like https://github.example.com/api/v3")
-    return text.rstrip("/")
-
-
-class SigningConfig(Struct, frozen=True):
-    """The way to sign; `key` is a file, relative to the working directory, or `env://NAME`."""
+class SigningConfig(Section, frozen=True):
+    """How a run signs a digest before it moves the channel."""
 
     mode: SigningMode | None = None
-    key: str | None = None
+    """keyless, key, kms or unsafe-unsigned. Default: key with a `key`, else keyless if GitHub Actions gives a token."""
+    key: KeyLocation | None = None
+    """The private key: a file, env://NAME, or awskms://, gcpkms://, azurekms:// or hashivault://."""
     format: SignatureFormat = SignatureFormat.LEGACY
+    """legacy, both, or bundle, which needs minimumFlux: 2.8.6, or snapshots that say so. Default: legacy."""
 
 
 class VerifyConfig(Struct, frozen=True):
@@ -148,12 +109,19 @@ class UpstreamVerify(enum.StrEnum):
     IF_AVAILABLE = "if-available"
 
 
-class UpstreamConfig(Struct, frozen=True):
-    """The proof that releases are Flux's own; `verify` is None if the source decides (GitHub: required)."""
+class UpstreamConfig(Section, frozen=True):
+    """How a run verifies that a release is Flux's own, before it renders the release."""
 
     verify: UpstreamVerify | None = None
-    trust_config: str | None = None
-    manifests: Reference | None = None  # where Flux's own rendering is published; None: ghcr.io, or in the directory
+    """required refuses a release without Flux's signature. if-available takes it, and only refuses a wrong signature.
+
+    Default: required for releases from GitHub, if-available for a directory.
+    """
+    trust_config: LocalFile | None = None
+    """The trusted root of the Sigstore instance that certifies Flux's releases. Default: the public instance."""
+    manifests: Channel | None = None
+    """Any tag of the repository with Flux's own flux-manifests, such as oci://mirror.example/fluxcd/flux-manifests:latest.
+    Default: the one on ghcr.io, or for a directory its image layout flux-manifests."""
 
 
 class ApprovalVia(enum.StrEnum):
@@ -165,75 +133,97 @@ class ApprovalVia(enum.StrEnum):
     REPOSITORY_DISPATCH = "repository-dispatch"
 
 
-class ApprovalConfig(Struct, frozen=True):
-    """The way to ask for approvals, the reviewers, and how many of them must approve."""
+class ApprovalConfig(Section, frozen=True):
+    """How a run asks for approvals in GitHub Actions, whom it asks, and how many people must approve."""
 
-    via: ApprovalVia | None = None  # None: the action's input, and without one only the output
-    approvals: int = 0  # reviews of the head commit that a pull request needs besides its merge
-    team: str | None = None  # ORGANISATION/TEAM: only its members' yes counts
-    reviewers: tuple[str, ...] = ()
-    team_reviewers: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    assignees: tuple[str, ...] = ()
-    draft: bool = False
-    auto_merge: bool = False
-    own_merge: bool = False  # whether the author's own merge of a pull request counts
-    environment: str = "flux-manifests"  # of a workflow dispatch
-    workflow: str = "approve.yaml"  # same
-    repository: str | None = None  # OWNER/NAME: who is sent a repository dispatch
+    via: ApprovalVia | None = None
+    """pull-request, workflow-dispatch, repository-dispatch, or none, which only shows the request in the output.
 
-
-class ConsumerConfig(Struct, frozen=True):
-    """A repository with files that name the artifact, below `paths` (none: all)."""
-
-    repository: str
-    paths: tuple[str, ...] = ()
-
-
-class ClustersConfig(Struct, frozen=True):
-    """Known facts of the clusters that follow a channel; no run contacts them.
-
-    `snapshots` are outputs of `kubectl get crd -o json`, and `objects` the places of manifests: files, folders, or
-    artifacts (`oci://`, `layout:`). Relative paths are relative to the working directory.
+    Default: the action's input `approval`.
     """
+    approvals: Approvals = 0
+    """Number of approving reviews of the pull request's head. Default: 0, the person who merges approves."""
+    team: Team | None = None
+    """Only members of this team can approve, for example acme/platform. The token must be able to read its members."""
+    reviewers: tuple[User, ...] = ()
+    """Users to request a review from."""
+    team_reviewers: tuple[TeamSlug, ...] = ()
+    """Slugs of teams in the repository's organisation to request a review from."""
+    labels: tuple[Label, ...] = ()
+    assignees: tuple[User, ...] = ()
+    draft: bool = False
+    """Open the pull request as a draft. Default: false."""
+    auto_merge: bool = False
+    """Let GitHub merge the pull request after `approvals` people approved it. Needs approvals: 1 or more."""
+    own_merge: bool = False
+    """Let the author of a pull request approve it by merging it without a review. Default: false."""
+    environment: Words = "flux-manifests"
+    """The protected environment in which the run of a workflow dispatch waits. Default: flux-manifests."""
+    workflow: WorkflowFile = "approve.yaml"
+    """The workflow that a workflow dispatch starts. Default: approve.yaml."""
+    repository: Repository | None = None
+    """The repository that gets the repository dispatch."""
 
-    kubernetes: KubernetesRange | None = None
-    snapshots: tuple[str, ...] = ()
-    objects: tuple[str, ...] = ()
+
+class ConsumerConfig(Section, frozen=True):
+    """A repository with files that name the artifact."""
+
+    repository: Repository
+    paths: tuple[Folder, ...] = ()
+    """The folders and files to read. Default: all."""
 
 
-class EvidenceConfig(Struct, frozen=True):
-    """Evidence that a promotion needs: exactly one of an address, a status, and a report."""
+class ClustersConfig(Section, frozen=True):
+    """Facts about the clusters that follow the channel, to find what would break in them. No run contacts a cluster."""
 
-    url: str | None = None
-    field: str | None = None  # of the JSON at the address, with dots
-    equals: str | None = None
-    status: str | None = None  # the context of a commit status
-    repository: str | None = None  # OWNER/NAME; same
-    report: str | None = None  # a file with a FluxReport as JSON
+    kubernetes: Kubernetes | None = None
+    """Their Kubernetes version, for example 1.34, or the lowest and the highest, for example 1.34-1.36."""
+    snapshots: tuple[LocalFile, ...] = ()
+    """Files, or artifacts, with the output of `kubectl get crd -o json`."""
+    objects: tuple[LocalFile, ...] = ()
+    """Their manifests: files, folders, or artifacts."""
 
 
-class PromoteConfig(Struct, frozen=True):
-    """The source of a promoted channel, and the time that the source must have had a digest."""
+class EvidenceConfig(Section, frozen=True):
+    """Evidence that a promotion needs: an address, the status of a commit, or a report."""
 
-    source: str  # the name of an artifact of the configuration, or an address
-    after: timedelta = timedelta()
+    url: Words | None = None
+    """An address that must answer 200 with JSON in which `field` has the value `equals`."""
+    field: Words | None = None
+    """The path in the JSON, with dots, for example status.healthy."""
+    equals: Words | None = None
+    """The expected value, as text."""
+    status: Words | None = None
+    """The context of a commit status that must be a success at the head of the default branch of `repository`."""
+    repository: Repository | None = None
+    report: LocalFile | None = None
+    """A file with a FluxReport as JSON that reports no problem."""
+
+
+class PromoteConfig(Section, frozen=True):
+    """The channel that this one gets its digests from. Runs do not render an artifact with promote."""
+
+    source: Origin = field(name="from")
+    """The name of another artifact of this file, or the address of a channel."""
+    after: Age = timedelta()
+    """The time that the source must have had a digest, by its signed record. Default: none."""
     evidence: tuple[EvidenceConfig, ...] = ()
 
 
-class Login(Struct, frozen=True):
-    """Names of the environment variables with a user name and a password."""
+class Login(Section, frozen=True):
+    """Names of the environment variables with a login."""
 
-    username_variable: str
-    password_variable: str
+    username_variable: Variable
+    password_variable: Variable
 
 
-class CredentialsConfig(Struct, frozen=True):
-    """The credentials for a registry, if not in Docker's files, and the token host that may get them."""
+class CredentialsConfig(Section, frozen=True):
+    """Logins for the registry, if they are not in Docker's files."""
 
     pull: Login | None = None
     push: Login | None = None
-    token_host: str | None = None
+    token_host: Host | None = None
+    """The host of the registry's token server, which gets the login too. Default: only the registry itself."""
 
 
 class ArtifactConfig(Struct, frozen=True):

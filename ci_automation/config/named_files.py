@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from ci_automation.config.model import Config, DirectorySourceConfig
+from ci_automation.config.source import DirectorySourceConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ci_automation.config.model import Config
 
 
 def named_files(config: Config) -> Iterator[str]:

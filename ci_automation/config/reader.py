@@ -4,54 +4,44 @@ from __future__ import annotations
 
 import difflib
 from enum import Enum
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from msgspec.structs import asdict, fields, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
-from ci_automation.config import rules
-from ci_automation.config import schema as sections
-from ci_automation.config.model import (
-    ApprovalConfig,
-    ArtifactConfig,
-    ClustersConfig,
-    Config,
-    ConsumerConfig,
-    CredentialsConfig,
-    EvidenceConfig,
-    GitHubSourceConfig,
-    Login,
-    PromoteConfig,
-    SigningConfig,
-    Source,
-    UpstreamConfig,
-    VerifyConfig,
-)
-from ci_automation.config.rules import Section
-from ci_automation.config.schema import File
-from ci_automation.config.values import InvalidValue, alternatives, unwrapped
+from ci_automation.config import sections
+from ci_automation.config.model import ArtifactConfig, Config, Section, UpstreamConfig, VerifyConfig
+from ci_automation.config.schema import alternatives, is_section, keys, unwrapped
+from ci_automation.config.source import GitHubSourceConfig
+from ci_automation.config.values import InvalidValue
 from ci_automation.errors import UsageError
 from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.policy.model import BUMPS, Acknowledgement, Allowance, Period, Policy, time_zone
 
 if TYPE_CHECKING:
+    import pathlib
     from collections.abc import Callable, Iterator, Mapping
     from datetime import timedelta
 
     from ci_automation.config.document import ConfigDocument, Path, Problem
 
 E = TypeVar("E", bound=Enum)
-S = TypeVar("S", bound=Section)
 T = TypeVar("T")
 
 _KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "a mapping"}
-_keys = cache(fields)
 
 
-def read_sections(document: ConfigDocument) -> File | None:
-    """Return the sections of a document, or None with all errors in its problems."""
-    reader = _Reader(document)
-    file = reader.attempt((), reader.section, File, document.value, ())
+class Given(Struct, frozen=True):
+    """What a file has for a section: the values of the keys that are there, by the names of their fields."""
+
+    section: type[Section]
+    values: dict[str, Any]
+
+
+def read_sections(document: ConfigDocument, root: pathlib.Path) -> Given | None:
+    """Return the sections of a document, or None with all errors in its problems; its paths begin in `root`."""
+    reader = _Reader(document, root)
+    file = reader.attempt((), reader.section, sections.File, document.value, ())
     told = {problem.path for problem in document.problems}
     document.problems += [problem for problem in reader.problems if problem.path not in told]
     return file
@@ -60,8 +50,8 @@ def read_sections(document: ConfigDocument) -> File | None:
 class _Reader:
     """A reader that collects every problem. It replaces an unreadable value by None, and continues."""
 
-    def __init__(self, document: ConfigDocument) -> None:
-        self.document = document
+    def __init__(self, document: ConfigDocument, root: pathlib.Path) -> None:
+        self.document, self.root = document, root
         self.problems: list[Problem] = []
 
     def attempt(self, path: Path, read: Callable[..., T], *arguments: object) -> T | None:
@@ -72,28 +62,28 @@ class _Reader:
             self.problems.append(self.document.problem(path, what))
             return None
 
-    def section(self, section: type[S], value: object, path: Path) -> S | None:
+    def section(self, section: type[Section], value: object, path: Path) -> Given | None:
         if not isinstance(value, dict):
             raise _unlike("a mapping", value)
         before = len(self.problems)
         values: dict[str, Any] = {}
-        for key in _keys(section):
-            here = (*path, key.encode_name)
-            if (given := value.get(key.encode_name)) is not None:
+        for key in keys(section):
+            here = (*path, key.written)
+            if (given := value.get(key.written)) is not None:
                 values[key.name] = self.attempt(here, self.value, key.type, given, here)
             elif key.required:
                 self.problems.append(self.document.problem(here, "is missing"))
-        known = {key.encode_name for key in _keys(section)}
+        known = {key.written for key in keys(section)}
         for name in value:
             if name not in known:
                 what = "is not supported by this version" if name in section.later else _unknown(name, section)
                 self.problems.append(self.document.problem((*path, name), what, at_key=True))
-        return section(**values) if len(self.problems) == before else None
+        return Given(section, values) if len(self.problems) == before else None
 
     def value(self, kind: object, value: object, path: Path) -> object:
         kinds = alternatives(kind)
         kind, form = unwrapped(kinds[0] if isinstance(value, str) else kinds[-1])
-        if isinstance(kind, type) and issubclass(kind, Section):
+        if is_section(kind):
             return self.section(kind, value, path)
         if isinstance(kind, type) and issubclass(kind, Enum):
             return _member(kind, value)
@@ -104,13 +94,16 @@ class _Reader:
             raise _unlike(_KINDS[form.written], value, "; put it in quotes" if quotes else "")
         before = len(self.problems)
         if isinstance(value, list):
-            [of] = get_args(kind)
+            of = get_args(kind)[0]
             items = ((each, (*path, index)) for index, each in enumerate(value))
             value = [self.attempt(here, self.value, of, each, here) for each, here in items]
         elif isinstance(value, dict):  # entry by entry first, for their places
             for name, each in value.items():
                 self.attempt((*path, name), form.parse, {name: each})
-        return form.parse(value) if len(self.problems) == before else None
+        if len(self.problems) > before:
+            return None
+        parsed = form.parse(value)
+        return form.below(self.root, parsed) if form.below and self.root.parts else parsed
 
 
 def _member(kind: type[E], value: object) -> E:
@@ -129,7 +122,7 @@ def _unlike(wanted: str, value: object, advice: str = "") -> InvalidValue:
 
 
 def _unknown(name: str, section: type[Section]) -> str:
-    known = [key.encode_name for key in _keys(section)]
+    known = [key.written for key in keys(section)]
     inside = sorted((path for path in _paths(section) if path[-1] == name), key=len)
     near = [".".join(path) for path in inside] or difflib.get_close_matches(name, known, n=1)
     return f"is not known; did you mean {near[0]}?" if near else f"is not known; known are {', '.join(known)}"
@@ -137,46 +130,37 @@ def _unknown(name: str, section: type[Section]) -> str:
 
 def _paths(section: type[Section]) -> Iterator[tuple[str, ...]]:
     """Yield where the keys of a section are, and those of the mappings in it."""
-    for key in _keys(section):
-        yield (key.encode_name,)
-        for kind in alternatives(key.type):
-            if isinstance(kind, type) and issubclass(kind, Section):
-                yield from ((key.encode_name, *path) for path in _paths(kind))
+    for key in keys(section):
+        yield (key.written,)
+        for kind in filter(is_section, alternatives(key.type)):
+            yield from ((key.written, *path) for path in _paths(kind))
 
 
-def merged_config(file: sections.File) -> Config:
+def merged_config(file: Given) -> Config:
     """Return the configuration in a file's sections."""
+    given = file.values
+    source = given.get("source", GitHubSourceConfig())
     return Config(
-        _source(file),
-        tuple(_made(_over(file.defaults, entry)) for entry in file.artifacts),
-        _made(file.upstream or sections.UpstreamSection()),
+        replace(source, api_url=given.get("api_url")) if isinstance(source, GitHubSourceConfig) else source,
+        tuple(_made(_over(given.get("defaults"), entry)) for entry in given["artifacts"]),
+        _made(given["upstream"]) if "upstream" in given else UpstreamConfig(),
     )
 
 
-def _source(file: sections.File) -> Source:
-    source = file.source or GitHubSourceConfig()
-    return replace(source, api_url=file.api_url) if isinstance(source, GitHubSourceConfig) else source
-
-
-def _over(below: Section | None, above: S) -> S:
+def _over(below: Given | None, above: Given) -> Given:
     """Return `above`, with the keys that it lacks taken from `below`; the same for the mappings in it."""
-    changes = {}
-    for name, value in (_given(below) if below else {}).items():
-        own = getattr(above, name)
-        if own is None or isinstance(own, Section):
-            changes[name] = value if own is None else _over(value, own)
-    return replace(above, **changes)
-
-
-def _given(section: Section) -> dict[str, Any]:
-    return {name: value for name, value in asdict(section).items() if value is not None}
+    values = dict(below.values) if below else {}
+    for name, value in above.values.items():
+        values[name] = _over(values.get(name), value) if isinstance(value, Given) else value
+    return Given(above.section, values)
 
 
 def _made(value: Any) -> Any:  # noqa: ANN401  # a value of a section
-    """Return what the flows use: of a section what `_MAKERS` has for it, made of the keys that are given."""
-    if isinstance(value, Section):
-        return _MAKERS[type(value)](**{name: _made(each) for name, each in _given(value).items()})
-    return tuple(map(_made, value)) if isinstance(value, list) else value
+    """Return what the flows use: of a section what `_MAKERS` has for it, or itself, made of the keys that are given."""
+    if isinstance(value, Given):
+        make = _MAKERS.get(value.section, value.section)
+        return make(**{name: _made(each) for name, each in value.values.items()})
+    return tuple(map(_made, value)) if isinstance(value, list | tuple) else value
 
 
 def _artifact(*, policy: Policy | None = None, refuse: tuple[str, ...] = (), **given: Any) -> ArtifactConfig:  # noqa: ANN401  # its keys
@@ -213,24 +197,15 @@ def _period(**given: Any) -> Period:  # noqa: ANN401  # what the section has
 
 
 _MAKERS: Mapping[type[Section], Callable[..., object]] = {
+    sections.AcceptEditsEntry: Allowance,
+    sections.AcknowledgeEntry: Acknowledgement,
+    sections.AllowRemovalEntry: Allowance,
     sections.Artifact: _artifact,
-    sections.ApprovalSection: ApprovalConfig,
-    sections.ConsumerSection: ConsumerConfig,
-    sections.CredentialsSection: CredentialsConfig,
-    sections.LoginSection: Login,
-    sections.SigningSection: SigningConfig,
-    sections.UpstreamSection: UpstreamConfig,
+    sections.FleetSection: FleetSettings,
+    sections.FreezeEntry: _period,
+    sections.MinReleaseAge: dict,
+    sections.PolicySection: _policy,
+    sections.SyncSection: SyncSettings,
     sections.VerifySection: _verify,
-    rules.AcceptEditsEntry: Allowance,
-    rules.AcknowledgeEntry: Acknowledgement,
-    rules.AllowRemovalEntry: Allowance,
-    rules.ClustersSection: ClustersConfig,
-    rules.EvidenceEntry: EvidenceConfig,
-    rules.FleetSection: FleetSettings,
-    rules.FreezeEntry: _period,
-    rules.MinReleaseAge: dict,
-    rules.PolicySection: _policy,
-    rules.PromoteSection: PromoteConfig,
-    rules.SyncSection: SyncSettings,
-    rules.WindowEntry: _period,
+    sections.WindowEntry: _period,
 }

@@ -9,13 +9,13 @@ import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from ci_automation.artifact.reference import InvalidReference, Reference
-from ci_automation.config.model import Source, parse_api_url, parse_source
+from ci_automation.artifact.reference import InvalidReference, LayoutDirectory, OciRepository, Reference
+from ci_automation.config.source import DirectorySourceConfig, Source, parse_api_url, parse_source
 from ci_automation.errors import UsageError
 from ci_automation.flux.following import OWN_KUSTOMIZATION, OWN_SOURCE
 from ci_automation.flux.options import COMPONENTS, KNOWN_FLAGS, LOG_LEVELS, Options
@@ -28,6 +28,7 @@ from ci_automation.policy.ranges import Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ _MAX_APPROVALS = 10
 _HOST = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}(?::[0-9]{1,5})?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _MAX_PATH = 1024
+_LAYOUT = "layout:"
 KMS_SCHEMES = ("awskms", "gcpkms", "azurekms", "hashivault")
 
 
@@ -50,30 +52,13 @@ class InvalidValue(UsageError):
     """A text is not valid for its key; the message does not repeat it."""
 
 
-class Form(msgspec.Struct, frozen=True, eq=False):
+class Form(Struct, frozen=True, eq=False):
     """The form of a value in the file, and its parser."""
 
     parse: Callable[[Any], object]
     written: type = str  # as YAML has it; `object` for more than one way
     schema: Mapping[str, object] | None = None  # what the JSON schema says beside the type
-
-
-def alternatives(kind: object) -> tuple[Any, ...]:
-    """Return the possible types of a value, without the None of an absent key."""
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return tuple(each for each in kinds if each is not NoneType)
-
-
-def unwrapped(kind: object) -> tuple[Any, Form]:
-    """Return a type, and the form of its values; a type without a form is YAML's own."""
-    if get_origin(kind) is Annotated:
-        kind, form = get_args(kind)
-        return kind, form
-    return kind, Form(_as_it_is, cast("type", get_origin(kind) or kind))
-
-
-def _as_it_is(value: T) -> T:
-    return value
+    below: Callable[[Path, Any], object] | None = None  # a value with a relative path, as it is from a folder
 
 
 def _name(text: str) -> str:
@@ -232,15 +217,39 @@ def _format_version(number: int) -> int:
     return number
 
 
+def _file_below(root: Path, text: str) -> str:
+    if "://" in text:
+        return text
+    scheme = _LAYOUT if text.startswith(_LAYOUT) else ""
+    return f"{scheme}{root / text.removeprefix(scheme)}"
+
+
+def _layout_below(root: Path, text: str) -> str:
+    return _file_below(root, text) if text.startswith(_LAYOUT) else text
+
+
+def _place_below(root: Path, reference: Reference) -> Reference:
+    found = reference.repository
+    if isinstance(found, OciRepository):
+        return reference
+    return replace(reference, repository=LayoutDirectory(root / found.path))
+
+
+def _source_below(root: Path, source: Source) -> Source:
+    return DirectorySourceConfig(root / source.path) if isinstance(source, DirectorySourceConfig) else source
+
+
 Name = Annotated[str, Form(_name)]
-Channel = Annotated[Reference, Form(_channel)]
+Channel = Annotated[Reference, Form(_channel, below=_place_below)]
 FileInArtifact = Annotated[str, Form(_file_in_artifact)]
 OverlayPath = Annotated[str, Form(_overlay_path)]
-KeyLocation = Annotated[str, Form(_key_location)]
+KeyLocation = Annotated[str, Form(_key_location, below=_file_below)]
 FluxVersion = Annotated[Version, Form(Version.parse)]
 Words = Annotated[str, Form(_words)]
+LocalFile = Annotated[str, Form(_words, below=_file_below)]
+Origin = Annotated[str, Form(_words, below=_layout_below)]
 Pattern = Annotated[str, Form(_pattern)]
-PublicKeyLocation = Annotated[str, Form(_public_key_location)]
+PublicKeyLocation = Annotated[str, Form(_public_key_location, below=_file_below)]
 PublicKeyLocations = Annotated[list[PublicKeyLocation], Form(some, list)]
 Variable = Annotated[
     str, _matching(_VARIABLE, "the name of an environment variable; the value itself must not be in this file")
@@ -272,7 +281,7 @@ ContentDigest = Annotated[
 ]
 Moment = Annotated[datetime, Form(_moment, object, {"format": "date"})]
 Refusable = StrEnum("Refusable", {**{each.name: each.value for each in ChangeClass}, "NOT_CHECKED": NOT_CHECKED})  # type: ignore[misc]  # a dict that is made
-Releases = Annotated[Source, Form(parse_source)]
+Releases = Annotated[Source, Form(parse_source, below=_source_below)]
 ApiUrl = Annotated[str, Form(parse_api_url)]
 Approvals = Annotated[int, Form(_approvals, int, {"maximum": _MAX_APPROVALS, "minimum": 0})]
 SourceSpec = Annotated[dict[str, Any], _spec(OWN_SOURCE)]

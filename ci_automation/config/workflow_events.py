@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 
 from ci_automation.artifact.yaml import text
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.config.model import ApprovalVia, Config, GitHubSourceConfig
+from ci_automation.config.model import ApprovalVia, Config
+from ci_automation.config.source import GitHubSourceConfig
 from ci_automation.config.workflow_rights import asks_via, lacking, missing_login
 from ci_automation.config.workflows import PREVIEWING, SIGNING, named_artifacts
 from ci_automation.policy.model import InvalidPeriod, Period

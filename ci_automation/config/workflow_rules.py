@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.yaml import text
 from ci_automation.config.document import InvalidConfig, Problem
-from ci_automation.config.model import ApprovalConfig, ApprovalVia, Config, GitHubSourceConfig
+from ci_automation.config.model import ApprovalConfig, ApprovalVia, Config
+from ci_automation.config.source import GitHubSourceConfig
 from ci_automation.config.workflow_events import wrong_events, wrong_schedule
 from ci_automation.config.workflow_rights import INPUTS_OF_CALLED, SECRETS_OF_CALLED, asks_via, missing_rights
 from ci_automation.config.workflows import (

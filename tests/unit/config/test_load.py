@@ -23,16 +23,14 @@ from ci_automation.config.model import (
     Config,
     ConsumerConfig,
     CredentialsConfig,
-    DirectorySourceConfig,
-    GitHubSourceConfig,
     Login,
-    RegistrySourceConfig,
     SigningConfig,
     SigningMode,
     UpstreamConfig,
     UpstreamVerify,
     VerifyConfig,
 )
+from ci_automation.config.source import DirectorySourceConfig, GitHubSourceConfig, RegistrySourceConfig
 from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.model import Action, MinorStep, Period, Policy, SignatureFormat

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.config.model import ArtifactConfig, Config, GitHubSourceConfig, UnknownArtifact
+from ci_automation.config.model import ArtifactConfig, Config, UnknownArtifact
+from ci_automation.config.source import GitHubSourceConfig
 
 PRODUCTION = ArtifactConfig("production", Reference.parse("oci://ghcr.io/acme/flux-manifests:production"))
 STAGING = ArtifactConfig("staging", Reference.parse("layout:./artifacts:staging"))
