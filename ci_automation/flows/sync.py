@@ -12,10 +12,9 @@ from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import UsageError
 from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_tree
-from ci_automation.flux.following import SyncSettings
+from ci_automation.flux.following import SyncSettings, unfit_fields
 from ci_automation.flux.recover import recover
 from ci_automation.flux.version import InvalidVersion, Version
-from ci_automation.impact.crds.fields import unfit_fields
 from ci_automation.policy.patterns import is_found, require_anchored, require_re2
 from ci_automation.policy.ranges import Range
 from ci_automation.report.sync import KUSTOMIZATION, ByIdentity, ByKey, NotForClusters, Sync, sync_path

@@ -14,9 +14,8 @@ import yaml
 from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.flux.following import FleetSettings, SyncSettings
+from ci_automation.flux.following import FleetSettings, SyncSettings, unfit_fields
 from ci_automation.flux.version import Version
-from ci_automation.impact.crds.fields import unfit_fields
 from ci_automation.policy.patterns import is_found
 from ci_automation.report.sync import ByIdentity, Sync
 from tests.real.processes import ProgramFailed

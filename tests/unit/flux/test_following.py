@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ci_automation.impact.crds.fields import unfit_fields
+from ci_automation.flux.following import unfit_fields
 from ci_automation.policy.patterns import is_found
 
 CRDS = """\
