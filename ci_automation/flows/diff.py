@@ -16,11 +16,10 @@ from ci_automation.flows.verify import pull
 from ci_automation.flux.components import unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import recover
-from ci_automation.impact.assess import assess, compare_files
+from ci_automation.impact.assess import assess, compare_files, flux_alone
 from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Applied, Clusters, Known
 from ci_automation.impact.crds.versions import UnreadableCrds, crds
-from ci_automation.impact.overlay.alone import flux_alone
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.report.findings import Findings
 

@@ -13,17 +13,15 @@ from ci_automation.flows.rendering import render_release
 from ci_automation.flows.workspace import read_overlay_folder
 from ci_automation.flux.components import unified_diff
 from ci_automation.flux.recover import prove_options, recover
-from ci_automation.impact.checks.overlay import plain_secret
 from ci_automation.impact.overlay.bootstrapped import (
     COMPONENTS,
     UnfitBootstrap,
     covering,
+    edits_as_patches,
     outside,
-    plain_secrets,
     without_sync,
 )
-from ci_automation.impact.overlay.built_secrets import PLAIN
-from ci_automation.impact.overlay.edits import edits_as_patches
+from ci_automation.impact.overlay.secrets import PLAIN, plain_secret, plain_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

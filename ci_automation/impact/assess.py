@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+from posixpath import relpath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.tree import Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.checks import all_checks
-from ci_automation.impact.checks.overlay import secret_hazards
 from ci_automation.impact.compare import changes
 from ci_automation.impact.files import overlay_changes, overlay_diffs
-from ci_automation.impact.overlay.alone import flux_alone
+from ci_automation.impact.overlay.folders import applied_folders
+from ci_automation.impact.overlay.kustomization import Effort, TooMuch, kustomization_of
+from ci_automation.impact.overlay.secrets import secret_hazards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -81,6 +84,24 @@ def compare_with_flux_alone(components: str, after: Applied, known: Known) -> tu
     """
     alone = replace(after, components=components, overlay=flux_alone(after.files, after.path))
     return tuple(it for it in assess(alone, after, known).changes if it.belongs_to is not ChangeClass.OVERLAY)
+
+
+def flux_alone(tree: Tree, components: str) -> Tree:
+    """Return the kustomizations with which clusters get the components alone by the folders that they apply now."""
+    try:
+        found = applied_folders(tree, components, Effort())
+    except TooMuch:
+        return Tree(())
+    return Tree(
+        tuple(
+            TreeFile(
+                str(PurePosixPath(each.folder) / "kustomization.yaml"),
+                kustomization_of(relpath(components, each.folder)),
+            )
+            for each in found
+            if not each.is_made
+        )
+    )
 
 
 def compare_files(before: Tree | None, after: Tree) -> Impact:

@@ -8,11 +8,13 @@ import shlex
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, json, to_builtins
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SHOWN = 3
+_LONGEST = 1_000  # of a text
 _MOST_NAMED = 30  # each takes 17 characters of a page, and a page can have twenty artifacts
 
 
@@ -264,6 +266,18 @@ class Hazard(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         """Return the hazard as documents have it."""
         return {**json.decode(json.encode(self)), "fingerprint": self.fingerprint}
+
+
+def printable_hazard(hazard: Hazard) -> Hazard:
+    """Return a hazard as a log may have it, whatever is in the files that it speaks of."""
+    subject, sentence, *remedies = map(printable_line, (hazard.subject, hazard.sentence, *hazard.remedies))
+    return replace(hazard, subject=subject, sentence=sentence, remedies=tuple(remedies))
+
+
+def printable_line(text: str) -> str:
+    """Return a text as one line, cut where it is long, whatever is in it."""
+    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return "".join(sign if sign.isprintable() else "?" for sign in cut)
 
 
 def hazard_names(hazards: Iterable[Hazard]) -> frozenset[str]:

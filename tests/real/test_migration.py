@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from ci_automation.impact.overlay.edits import edits_as_patches
+from ci_automation.impact.overlay.bootstrapped import edits_as_patches
 from ci_automation.report.cluster_objects import secret_yaml
 from tests.real import program
 from tests.real.cluster import condition, manifest

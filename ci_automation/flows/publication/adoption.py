@@ -21,8 +21,8 @@ from ci_automation.flux.recover import recover
 from ci_automation.impact.assess import compare_with_flux_alone
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.files import overlay_diffs
-from ci_automation.impact.overlay.bootstrapped import plain_secrets
 from ci_automation.impact.overlay.preflight import preflight
+from ci_automation.impact.overlay.secrets import plain_secrets
 from ci_automation.report.adoption import AdoptedFile, Adoption, difference
 from ci_automation.signing.verify import verify
 

@@ -18,4 +18,4 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(sorted((module.CHECK for module in modules), key=lambda check: check.rank))
 
 
-__all__ = ["compatibility", "crds", "images", "overlay"]
+__all__ = ["compatibility", "crds", "images"]

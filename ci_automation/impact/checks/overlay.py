@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
-from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.files import rendered_diffs
-from ci_automation.impact.overlay.bootstrapped import plain_secrets
-from ci_automation.impact.overlay.built_secrets import PLAIN
-from ci_automation.impact.overlay.preflight import preflight, printable_hazard
+from ci_automation.impact.overlay.preflight import preflight
+from ci_automation.impact.overlay.secrets import secret_hazards
 from ci_automation.impact.overlay.targets import GATE
 
 if TYPE_CHECKING:
@@ -31,24 +29,6 @@ def _look(before: Applied | None, after: Applied, known: Known) -> Seen:
         return Seen(hazards, built.pruned, built.changes, rights=built.rights)
     builds = tuple(_both(each, known.kustomize) for each in built.builds)
     return Seen(hazards, built.pruned, built.changes, rendered_diffs(builds), built.rights)
-
-
-def secret_hazards(before: Tree, after: Tree) -> tuple[Hazard, ...]:
-    """Return a hazard for each file with a Secret in plain text that is new or changed."""
-    if before == after:
-        return ()
-    old = {path: before.by_path.get(path) for path in plain_secrets(before, lenient=True)}
-    found = (
-        path for path in plain_secrets(after, lenient=True) if path not in old or old[path] != after.by_path.get(path)
-    )
-    return tuple(map(plain_secret, found))
-
-
-def plain_secret(path: str) -> Hazard:
-    """Return the hazard of a file with a Secret in plain text."""
-    sentence = f"{path} holds a Secret in plain text, which everyone who can pull the artifact can read"
-    remedies = ("encrypt it with SOPS", "move it out of the overlay")
-    return printable_hazard(Hazard(GATE, Certainty.POSSIBLE, f"{PLAIN} in {path}", sentence, (), remedies))
 
 
 def _both(built: Built, kustomize: Kustomize | None) -> Built:

@@ -1,7 +1,8 @@
-"""A folder that `flux bootstrap` made, as an overlay: its sync objects, what it refers to, and Secrets in it."""
+"""A folder that `flux bootstrap` made, as an overlay: its sync objects, what it refers to, and edits by hand in it."""
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from functools import lru_cache
@@ -27,17 +28,13 @@ from ci_automation.impact.values import mapping
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ci_automation.artifact.tree import Tree, TreeFile
+    from ci_automation.artifact.tree import Tree
 
 COMPONENTS, SYNC = "gotk-components.yaml", "gotk-sync.yaml"
 _LISTED = re.compile(r"""^[ ]*-[ ]+["']?(?:\./)?gotk-sync\.yaml["']?[ ]*(?:#.*)?\n?""", re.MULTILINE)
 _OF_GIT = "kustomize.toolkit.fluxcd.io/"
-ENCRYPTED = "ENC[AES256_GCM"
-_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _SYNC_KINDS = frozenset({"GitRepository", "Kustomization"})
-_DATA = ("/data", "/stringData")
-_GENERATORS, _PATCHES = ("configMapGenerator", "secretGenerator"), ("patches", "patchesJson6902")
-_PATCHING, _MERGING = ("PatchTransformer", "PatchJson6902Transformer"), "PatchStrategicMergeTransformer"
+_GENERATORS, PATCHES = ("configMapGenerator", "secretGenerator"), ("patches", "patchesJson6902")
 
 
 class UnfitBootstrap(UsageError):
@@ -76,8 +73,8 @@ def without_sync(tree: Tree) -> Tree:
     if (path := kustomization_file(rest, ".")) is None:
         return rest
     written = _LISTED.sub("", _text(path, rest[path]))
-    listed = _kustomization(path, written.encode())
-    if listed and any(joined(".", each.path) == SYNC for each in listed.resources):
+    listed = kustomization_in(path, written.encode())
+    if any(joined(".", each.path) == SYNC for each in listed.resources):
         raise UnfitBootstrap(f"{path} lists {SYNC} in a way that this program does not edit; remove it, or --keep-sync")
     return rest.replaced(path, written.encode())
 
@@ -111,10 +108,10 @@ def patches_of_sync(tree: Tree) -> tuple[str, ...]:
     Raises:
         UnfitBootstrap: the kustomization, or a patch, cannot be read.
     """
-    found = _kustomization(path, tree[path]) if (path := kustomization_file(tree, ".")) else None
+    found = kustomization_in(path, tree[path]) if (path := kustomization_file(tree, ".")) else None
     listed = [
         (key, number, entry)
-        for key in (*_PATCHES, "patchesStrategicMerge")
+        for key in (*PATCHES, "patchesStrategicMerge")
         for number, entry in enumerate(listed_at(found.value, key) if found else [])
     ]
     return tuple(
@@ -130,7 +127,7 @@ def _patched_kinds(entry: object, tree: Tree) -> Iterator[str]:
     yield text(mapping(fields.get("target")).get("kind"))
     path = joined(".", text(fields.get("path") or entry))
     written = tree[path] if path in tree.by_path else text(fields.get("patch", entry)).encode()
-    yield from (text(it.get("kind")) for it in _listable("", written))
+    yield from (text(it.get("kind")) for it in listable("", written))
 
 
 def outside(tree: Tree) -> tuple[str, ...]:
@@ -142,9 +139,10 @@ def outside(tree: Tree) -> tuple[str, ...]:
     found = []
     for file in tree.files:
         folder, _, name = file.path.rpartition("/")
-        if name in NAMES and (it := _kustomization(file.path, file.content)):
+        if name in NAMES:
+            it = kustomization_in(file.path, file.content)
             named = [(each.path, each.place) for each in (*it.resources, *it.components, *it.files, *it.patch_files)]
-            named += [(path, Place(file.path)) for path, _ in _generated(it)]
+            named += [(path, Place(file.path)) for path, _ in generated(it)]
             for path, place in named:
                 target = joined(folder or ".", path)
                 if Named(path, place).is_remote or path.startswith("/") or target.split("/")[0] == "..":
@@ -152,50 +150,7 @@ def outside(tree: Tree) -> tuple[str, ...]:
     return tuple(found)
 
 
-def plain_secrets(tree: Tree, *, lenient: bool = False) -> tuple[str, ...]:
-    """Return the files that hold a Secret that is not encrypted, or from which kustomize makes one.
-
-    With `lenient`, a file that cannot be read counts if it has the word `Secret`.
-
-    Raises:
-        UnfitBootstrap: a file cannot be read, unless `lenient`.
-    """
-    found: set[str] = set()
-    for file in tree.files:
-        try:
-            found.update(_plain_by(file, tree))  # what it yields before an error counts
-        except UnfitBootstrap:
-            if not lenient:
-                raise
-            found |= {file.path} if b"Secret" in file.content.replace(b"\0", b"") else set()  # or UTF-16
-    return tuple(sorted(found))
-
-
-def _plain_by(file: TreeFile, tree: Tree) -> Iterator[str]:
-    """Yield the paths of plain Secrets that a file holds, or makes of other files."""
-    folder, _, name = file.path.rpartition("/")
-    it = _kustomization(file.path, file.content) if name in NAMES else None
-    documents = [*(_inline(it) if it else _listable(file.path, file.content))]
-    merging = (text(each.get("patches")) for each in documents if each.get("kind") == _MERGING)
-    documents += [each for written in merging for each in _listable("", written.encode())]
-    if any(map(_is_plain, documents)):
-        yield file.path
-    made = [*(_generated(it) if it else ()), *(pair for each in documents for pair in _of_plugin(each))]
-    for path in (path for path, is_secret in made if is_secret):
-        target = joined(folder or ".", path) if path else file.path
-        if not path or ENCRYPTED.encode() not in tree.by_path.get(target, file).content:
-            yield target
-    patches = [mapping(each) for key in _PATCHES for each in listed_at(it.value, key)] if it else []
-    for entry in (*patches, *(each for each in documents if each.get("kind") in _PATCHING)):
-        if (selected := _selects_secrets(mapping(entry.get("target")), tree)) is not False:
-            path, patch = text(entry.get("path")), text(entry.get("patch") or entry.get("jsonOp")).encode()
-            target = joined(folder or ".", path) if path else file.path
-            written = patch or (tree[target] if target in tree.by_path else b"")
-            if any(_patches_plainly(value, certain=bool(selected)) for value in _values(target, written)):
-                yield target
-
-
-def _listable(path: str, data: bytes) -> list[Mapping[str, Any]]:
+def listable(path: str, data: bytes) -> list[Mapping[str, Any]]:
     """Return the documents of a file; kustomize takes resources from files of any name, if they are YAML."""
     if path.endswith((".yaml", ".yml", ".json")):
         return documents_in(path, data)
@@ -205,69 +160,27 @@ def _listable(path: str, data: bytes) -> list[Mapping[str, Any]]:
         return []
 
 
-def _inline(it: Kustomization) -> Iterator[Mapping[str, Any]]:
-    """Yield the documents of patches and plugins that are written into a kustomization."""
-    keys = ("patches", "patchesStrategicMerge", "generators", "transformers")
-    for each in (each for key in keys for each in listed_at(it.value, key)):
-        yield from _listable("", text(mapping(each).get("patch", each)).encode())
-
-
-def _selects_secrets(target: Mapping[str, Any], tree: Tree) -> bool | None:
-    """Return whether the target of a patch is a Secret, None if it may be: its kind is a pattern, or none for all."""
-    kind = text(target.get("kind"))
-    if "Secret" in kind or not target or kind.isalnum():
-        return "Secret" in kind
-    return None if any(b"secret" in file.content.replace(b"\0", b"").lower() for file in tree.files) else False
-
-
-def _patches_plainly(value: object, *, certain: bool) -> bool:
-    """Return whether a patch of a Secret, by operations or by merging, has data that is not encrypted."""
-    if not isinstance(value, list):
-        patch = mapping(value)
-        return (certain or patch.get("kind") == "Secret" or "stringData" in patch) and _has_plain_data(patch)
-    operations = [it for it in map(mapping, value) if text(it.get("path")).startswith(_DATA)]
-    return any("value" in it and not text(it["value"]).startswith(ENCRYPTED) for it in operations)
-
-
-def _is_plain(value: Mapping[str, Any]) -> bool:
-    items, holds = value.get("items"), _has_plain_data if value.get("kind") == "SecretList" else _is_plain
-    if isinstance(items, list) and any(isinstance(it, dict) and holds(it) for it in items):
-        return True
-    return value.get("kind") == "Secret" and _has_plain_data(value)
-
-
-def held_by_secret(value: Mapping[str, Any]) -> list[str]:
-    """Return the data of a Secret, itself and in the copy that `kubectl apply` keeps."""
-    copy = mapping(mapping(value.get("metadata")).get("annotations")).get(_APPLIED)
-    held = [*mapping(value.get("data")).values(), *mapping(value.get("stringData")).values(), copy]
-    return [text(each) for each in held if each is not None]
-
-
-def _has_plain_data(value: Mapping[str, Any]) -> bool:
-    return any(not each.startswith(ENCRYPTED) for each in held_by_secret(value))
-
-
-def _generated(it: Kustomization) -> Iterator[tuple[str, bool]]:
+def generated(it: Kustomization) -> Iterator[tuple[str, bool]]:
     """Yield each file that a generator reads, an empty path for literals, and whether it makes Secrets."""
     for key in _GENERATORS:
         for entry in map(mapping, listed_at(it.value, key)):
-            yield from ((path, key == _GENERATORS[1]) for path in _sources(entry))
+            yield from ((path, key == _GENERATORS[1]) for path in generator_files(entry))
 
 
-def _of_plugin(value: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield the same of the configuration of kustomize's own plugin that generates Secrets."""
-    if value.get("kind") == "SecretGenerator":
-        yield from ((path, True) for path in _sources(value))
-
-
-def _sources(entry: Mapping[str, Any]) -> Iterator[str]:
+def generator_files(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the files that the entry of a generator reads, an empty path for literals."""
     paths = [*listed_at(entry, "envs"), *listed_at(entry, "files"), entry.get("env")]
     yield from (text(path).rpartition("=")[2] for path in paths if path)
     if entry.get("literals"):
         yield ""
 
 
-def _kustomization(path: str, data: bytes) -> Kustomization | None:
+def kustomization_in(path: str, data: bytes) -> Kustomization:
+    """Return the kustomization that a file is.
+
+    Raises:
+        UnfitBootstrap: it is none.
+    """
     try:
         return read_kustomization(text_of(data), path, path.rpartition("/")[0] or ".")
     except Unreadable as error:
@@ -275,16 +188,17 @@ def _kustomization(path: str, data: bytes) -> Kustomization | None:
 
 
 def documents_in(path: str, data: bytes) -> list[Mapping[str, Any]]:
-    """Return the mappings among the documents of a file.
+    """Return the mappings among the documents of a file; see `values_in`."""
+    return [value for value in values_in(path, data) if isinstance(value, dict)]
+
+
+@lru_cache(maxsize=64)  # both sides of a step mostly have the same files
+def values_in(path: str, data: bytes) -> tuple[Any, ...]:
+    """Return the documents of a file.
 
     Raises:
         UnfitBootstrap: it is no YAML.
     """
-    return [value for value in _values(path, data) if isinstance(value, dict)]
-
-
-@lru_cache(maxsize=64)  # both sides of a step mostly have the same files
-def _values(path: str, data: bytes) -> tuple[Any, ...]:
     try:
         return (*map(plain, nodes(_text(path, data))),)
     except Unreadable as error:
@@ -300,3 +214,59 @@ def _text(path: str, data: bytes) -> str:
 
 def _is_below(path: str, folder: str) -> bool:
     return folder in {"", "."} or path == folder or path.startswith(f"{folder}/")
+
+
+def edits_as_patches(expected: str, edited: str) -> str:
+    """Return a kustomization's `patches` that make `edited` of `expected`, and what patches cannot do as comments.
+
+    Raises:
+        UnfitBootstrap: one of them is not YAML.
+    """
+    before, after = ({_key(it): it for it in documents_in(COMPONENTS, each.encode())} for each in (expected, edited))
+    lines = ["patches:"]
+    for key in before:
+        if key in after and (operations := list(_operations(before[key], after[key], ""))):
+            lines += _patch(key, operations)
+    for key in (key for key in before if key not in after):
+        kind, name, namespace = key
+        where = f", namespace: {json.dumps(namespace)}" if namespace else ""
+        lines += [f"- target: {{kind: {json.dumps(kind)}, name: {json.dumps(name)}{where}}}", "  patch: |"]
+        version = json.dumps(text(before[key].get("apiVersion")))
+        metadata = f"{{name: {json.dumps(name)}{where}}}"
+        lines += [f"    {{$patch: delete, apiVersion: {version}, kind: {json.dumps(kind)}, metadata: {metadata}}}"]
+    more = [
+        f"# put {kind} {name} into a file of its own, and list it" for kind, name, _ in after.keys() - before.keys()
+    ]
+    return "\n".join([*(lines if len(lines) > 1 else []), *sorted(more)])
+
+
+def _key(value: Mapping[str, Any]) -> tuple[str, str, str]:
+    metadata = mapping(value.get("metadata"))
+    return text(value.get("kind")), text(metadata.get("name")), text(metadata.get("namespace"))
+
+
+def _patch(key: tuple[str, str, str], operations: list[dict[str, Any]]) -> list[str]:
+    kind, name, namespace = map(json.dumps, key)
+    where = f", namespace: {namespace}" if key[2] else ""
+    target = f"- target: {{kind: {kind}, name: {name}{where}}}"
+    return [target, "  patch: |", *(f"    - {json.dumps(operation)}" for operation in operations)]
+
+
+def _operations(old: object, new: object, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the operations of a JSON patch that make `new` of `old`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in {**old, **new}:
+            here = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+            if key not in new:
+                yield {"op": "remove", "path": here}
+            elif key not in old:
+                yield {"op": "add", "path": here, "value": new[key]}
+            else:
+                yield from _operations(old[key], new[key], here)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _operations(before, after, f"{path}/{number}")
+    elif isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
+        yield from ({"op": "add", "path": f"{path}/-", "value": each} for each in new[len(old) :])
+    elif old != new:
+        yield {"op": "replace", "path": path, "value": new}

@@ -258,6 +258,11 @@ def lists(tree: Tree, file: str) -> bool:
     return found is not None and any(joined(".", it.path) == file for it in found.resources)
 
 
+def kustomization_of(path: str) -> bytes:
+    """Return a kustomization that lists the file or folder at `path`, and nothing else."""
+    return f"apiVersion: {_USUAL_VERSIONS[-1]}\nkind: Kustomization\nresources:\n  - {path}\n".encode()
+
+
 def fields_within(node: yaml.Node) -> yaml.Node:
     """Return what a file says that stands for an entry of a kustomization, with its fields called by their names.
 

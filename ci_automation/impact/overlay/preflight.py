@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.flux.components import inventory
-from ci_automation.impact.change import Certainty, Hazard
+from ci_automation.impact.change import Certainty, Hazard, printable_hazard, printable_line
 from ci_automation.impact.overlay.builder import BuiltSide, built_changes
-from ci_automation.impact.overlay.built_secrets import built_secrets
 from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
 from ci_automation.impact.overlay.outcome import NO_RULES, looked_into
+from ci_automation.impact.overlay.secrets import built_secrets
 from ci_automation.impact.overlay.targets import GATE, lost_targets
 from ci_automation.impact.overlay.unbuilt import Edit, failures, not_built, path_of, unread
 from ci_automation.impact.rights import FolderRights
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ci_automation.impact.overlay.folders import AppliedFolder
     from ci_automation.impact.overlay.outcome import FolderOutcome, Followed
 
-_SHOWN = 1_000
 _NEEDED = frozenset({"source-controller", "kustomize-controller"})  # without them a cluster takes no update any more
 _DEPLOYMENT = "Deployment/"
 _CONTENT = {
@@ -125,7 +124,7 @@ def _folder_rights(each: AppliedFolder, now: FolderOutcome, components: bytes) -
 
 
 def _rights(components: bytes, folder: str, unbuilt: str) -> FolderRights:
-    return FolderRights.of(folder, [components.decode(errors="replace")], _printable(unbuilt))
+    return FolderRights.of(folder, [components.decode(errors="replace")], printable_line(unbuilt))
 
 
 def _differing(old: Tree, new: Tree, components: str) -> Tree:
@@ -148,17 +147,6 @@ def _built(
 ) -> Built:
     old = earlier.tree if earlier else None
     return Built(each.folder, before.text if before else None, then[each.folder].text, old, each.tree)
-
-
-def printable_hazard(hazard: Hazard) -> Hazard:
-    """Return a hazard as a log may have it, whatever is in the files that it speaks of."""
-    subject, sentence, *remedies = map(_printable, (hazard.subject, hazard.sentence, *hazard.remedies))
-    return replace(hazard, subject=subject, sentence=sentence, remedies=tuple(remedies))
-
-
-def _printable(text: str) -> str:
-    cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    return "".join(sign if sign.isprintable() else "?" for sign in cut)
 
 
 def _left_out(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
-from ci_automation.impact.assess import compare_with_flux_alone
+from ci_automation.impact.assess import compare_with_flux_alone, flux_alone
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.overlay import kustomization
-from ci_automation.impact.overlay.alone import flux_alone
 from ci_automation.impact.overlay.folders import applied_folders
 from ci_automation.impact.overlay.kustomization import Effort
 from tests.unit.impact.overlay.trees import COMPONENTS, PATH

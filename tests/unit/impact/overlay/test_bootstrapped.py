@@ -9,12 +9,12 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.impact.overlay.bootstrapped import (
     UnfitBootstrap,
     covering,
+    edits_as_patches,
     outside,
     patches_of_sync,
-    plain_secrets,
     without_sync,
 )
-from ci_automation.impact.overlay.edits import edits_as_patches
+from ci_automation.impact.overlay.secrets import plain_secrets
 
 LISTED = "resources:\n- gotk-components.yaml\n- gotk-sync.yaml\n"
 SYNC = """\
