@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, Error, VerificationFailed
-from ci_automation.flux.artifact import stated_version
+from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.registry.port import NotFound
 from ci_automation.signing.trust import Identity, IdentityMatch, Trusted, TrustedIdentities, TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
@@ -94,6 +94,7 @@ def look_at(channel: Reference, ports: Ports) -> Observed:
 
     Raises:
         NotFound: there is no such channel; the hint names one that is nearly called so.
+        ImmutableTagMoved: `channel` is an immutable tag that names another digest than its name says.
     """
     ports.say(f"reading {channel}")
     try:
@@ -103,6 +104,10 @@ def look_at(channel: Reference, ports: Ports) -> Observed:
             if channel.tag and (near := channel.nearly(ports.registry.tags(channel))):
                 error.hint = f"Did you mean {channel.at_tag(near)}? {error.hint}"
         raise
+    if channel.tag and immutable_version(channel.tag) and not channel.tag.endswith(manifest.digest.short):
+        from ci_automation.records.ledger import ImmutableTagMoved  # only where it is told
+
+        raise ImmutableTagMoved(channel, manifest.digest)
     return Observed(channel, manifest, Trust.UNCHECKED, stated_version(manifest))
 
 

@@ -26,13 +26,13 @@ from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import NotOurs, heal, update
-from ci_automation.flows.verify import verify_channel
+from ci_automation.flows.verify import pull, verify_channel
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.following import SyncSettings
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import BUMPS, Action, MinorStep, Period, Policy, SignatureFormat
 from ci_automation.policy.plan import Plan
-from ci_automation.records.ledger import Ledger
+from ci_automation.records.ledger import ImmutableTagMoved, Ledger
 from ci_automation.registry import open_registry
 from ci_automation.registry.layout import IDENTITY
 from ci_automation.signing.signer import KeySigner
@@ -44,10 +44,12 @@ from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.flows.ports import Ports
 
 OURS = TrustedKeys((signing_key().public,))
 STAGING = CHANNEL.at_tag("staging")
@@ -392,6 +394,23 @@ class TestWithinTheNewestVersion:
         assert verify_channel(CHANNEL.at_digest(old), world.ports(), intent()).problem is None
         immutable = CHANNEL.at_tag(immutable_tag(MINOR, old))
         assert verify_channel(immutable, world.ports(), intent()).problem is None
+
+    @pytest.mark.parametrize(
+        "read",
+        [
+            pytest.param(lambda tag, ports: verify_channel(tag, ports, intent()), id="verify"),
+            pytest.param(pull, id="pull"),
+        ],
+    )
+    def test_an_immutable_tag_that_was_moved_is_noticed_by_who_reads_it(
+        self, world: World, old: Digest, read: Callable[[Reference, Ports], object]
+    ) -> None:
+        tags = world.registry.tags(CHANNEL)
+        newer = next(tag for tag in tags if tag.startswith(f"{MINOR}-") and not tag.endswith(old.short))
+        read(CHANNEL.at_tag(newer), world.ports())
+        world.registry.put_manifest(CHANNEL.at_tag(newer), world.registry.manifest(CHANNEL.at_digest(old)))
+        with pytest.raises(ImmutableTagMoved, match=f"{newer} points at {old}"):
+            read(CHANNEL.at_tag(newer), world.ports())
 
 
 class TestUpAgainAfterARollback:
