@@ -39,7 +39,7 @@ def name_adoption(goal: Target, error: Error, given: Arguments) -> None:
     """Print the whole command that adopts an unsigned digest, and let the hint of the error name it."""
     is_edited = not goal.is_promoted and _is_edited(goal)
     adopting = _updating(goal, replace(given, adopt=True, accept_edits=given.accept_edits or is_edited), begun=False)
-    edits = " (its components differ from what Flux renders: the next update drops that)" if is_edited else ""
+    edits = " (its components differ from what Flux renders: the next step drops that)" if is_edited else ""
     print_aside(f"To adopt {goal.name}, if it is yours{edits}:\n{adopting}")
     error.hint = re.sub(r"`[^`]*update [^`]*--adopt`", "the command above", error.hint)
 

@@ -63,7 +63,7 @@ class EditedByHand(PolicyRefused):
 class MadeByAnotherTool(PolicyRefused):
     """Another tool than `flux install --export` wrote the components file."""
 
-    hint = "Review the difference with `plan --accept-edits`, which replaces the file with the output of Flux."
+    hint = "Review the difference with `plan --accept-edits`, whose steps replace the file with the output of Flux."
 
     def __init__(self, version: Version, objects: str) -> None:
         super().__init__(

@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
 
 
-def publish_text(world: World, text: bytes, annotations: Mapping[str, str] | None = None) -> Digest:
+def publish_text(
+    world: World, text: bytes, annotations: Mapping[str, str] | None = None, channel: Reference = CHANNEL
+) -> Digest:
     """Publish a components file as another tool might, signed by us."""
     layer = write_archive(OVERLAY.replaced(COMPONENTS_PATH, text))
     manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, layer),), annotations)
     for blob in (layer, CONFIG_BLOB):
-        world.registry.put_blob(CHANNEL, blob)
-    digest = world.registry.put_manifest(CHANNEL, manifest)
-    ensure_signed(world.registry, CHANNEL, digest, KeySigner(signing_key()), SignatureFormat.LEGACY)
+        world.registry.put_blob(channel, blob)
+    digest = world.registry.put_manifest(channel, manifest)
+    ensure_signed(world.registry, channel, digest, KeySigner(signing_key()), SignatureFormat.LEGACY)
     return digest

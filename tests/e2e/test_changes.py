@@ -182,9 +182,12 @@ class TestHandEdits:
         assert desk.run("verify", f"layout:registry@{edited}", *TRUSTED).code == 0
 
     @pytest.mark.usefixtures("edited")
-    def test_are_dropped_when_that_is_accepted(self, desk: Desk) -> None:
+    def test_are_dropped_when_that_is_accepted_and_what_that_changes_is_approved(self, desk: Desk) -> None:
         ran = desk.ok(*UPDATE, "--accept-edits")
         assert "hand edits of the components file are dropped" in ran.out
+        assert "other, approval: Deployment flux-system/source-controller changes spec.replicas" in ran.out
+        for line in ran.out.partition("To approve:\n")[2].splitlines()[:2]:
+            desk.ok(*shlex.split(line)[1:])
         desk.ok("pull", CHANNEL, "out", *TRUSTED)
         assert desk.read(f"out/{COMPONENTS}") == desk.ok("render", "--flux-version", "v2.98.8").out
 

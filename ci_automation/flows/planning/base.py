@@ -167,7 +167,7 @@ class EditedNotAdopted(PolicyRefused):
     """The components file to adopt is not what its release and options give."""
 
     hint = (
-        "To adopt it as it is, give --adopt and --accept-edits: the next update then drops the edits. To keep them, "
+        "To adopt it as it is, give --adopt and --accept-edits: the next step then drops the edits. To keep them, "
         "move them into a patch of the kustomization first."
     )
 
@@ -176,7 +176,7 @@ class EditedNotAdopted(PolicyRefused):
 
 
 class Base(Struct, frozen=True):
-    """Base of a step: an artifact whose options are known and proven."""
+    """Base of a step: an artifact whose options are known and proven, with the components that clusters have."""
 
     digest: Digest
     version: Version
@@ -184,13 +184,8 @@ class Base(Struct, frozen=True):
     overlay: Tree
     path: str
     components: str
-    unedited: str | None = None  # what its release gives, where the components were edited by hand
+    edited: bool = False  # the components were edited by hand; a step drops that, which the user accepted
     holds: tuple[Hold, ...] = ()  # on the digest, as far as they were read
-
-    @property
-    def edited(self) -> bool:
-        """Return whether the components were edited by hand, which the user accepted."""
-        return self.unedited is not None
 
     @property
     def pins(self) -> Mapping[str, Digest]:
@@ -228,8 +223,8 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
         if observed.trust is Trust.ADOPTED and plain != rendered:
             raise EditedNotAdopted(observed.channel, found.version)
         prove_options(plain, recovered, rendered)
-    unedited = rendered if rendered != plain else None
-    return Base(observed.digest, found.version, options, found.overlay, found.path, found.components, unedited)
+    edited = rendered != plain
+    return Base(observed.digest, found.version, options, found.overlay, found.path, found.components, edited)
 
 
 def _rendered_again(text: str, recovered: Recovered, ports: Ports) -> str:

@@ -116,9 +116,7 @@ def render_step(
         ImageMissing: an image is to be pinned, and is not there.
     """
     made = _make_on(base, wanted, ports)
-    # That edits are dropped, the user accepted; what is impact is what comes on top of that.
-    before = replace(base, components=base.unedited or base.components)
-    return _judged(base, made, impact_of(before, made.composed.recipe, ports, intent, listed), intent, judge)
+    return _judged(base, made, impact_of(base, made.composed.recipe, ports, intent, listed), intent, judge)
 
 
 def render_automatic(
@@ -136,8 +134,7 @@ def render_automatic(
         content = replace(bare, hazards=tuple(hazards))
         return decide(_verdicts(base, made, content, intent)) is not Decision.AUTO
 
-    before = replace(base, components=base.unedited or base.components)
-    impact = impact_of(before, made.composed.recipe, ports, intent, listed, held_back)
+    impact = impact_of(base, made.composed.recipe, ports, intent, listed, held_back)
     rendered = _judged(base, made, impact, intent)
     return rendered if rendered.step.decision is Decision.AUTO else None
 
