@@ -137,7 +137,7 @@ def checkout_of_action(server: str) -> str | None:
     """Return the repository of the checkout that this program was installed from, if it is on that server."""
     from importlib.metadata import PackageNotFoundError, distribution
 
-    from ci_automation.flows.setting_up.files import is_action
+    from ci_automation.flows.setting_up.answers import is_action
 
     with suppress(PackageNotFoundError, ValueError):
         told = json.loads(distribution("flux-manifests").read_text("direct_url.json") or "{}")

@@ -25,9 +25,9 @@ from ci_automation.cli.output import print_aside
 from ci_automation.cli.places import existing_at
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import UsageError
-from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, USUAL_WAIT, UnfitAnswer
+from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, USUAL_WAIT, UnfitAnswer, require_action
 from ci_automation.flows.setting_up.cluster_folders import ClusterNames, read_migration
-from ci_automation.flows.setting_up.files import actions_of, require_action
+from ci_automation.flows.setting_up.files import actions_of
 from ci_automation.flows.setting_up.overlays import first_overlay
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.questions import Tags
@@ -86,15 +86,16 @@ class MistypedChannel(UsageError):
 @click.option("--name", help="the first channel's name in the configuration; default: its tag")
 @click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")
 @click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
-@click.option("--yes", is_flag=True, help="take the defaults, and change files that are there without asking")
+@click.option("--yes", is_flag=True, help="take the defaults, and change files that are there after printing the diff, without asking")
 def setup_command(channels: tuple[str, ...], *, after: str | None, yes: bool, **told: str | None) -> None:
     """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
 
     It asks at most five questions, and reads what is there: the remote of the clone, the channel, the configuration,
     which gets the channels that it lacks, and the folders that `flux bootstrap` made, whose files and flags the first
-    channel takes over. It shows a diff before it changes a file, and lists what is left to click, with addresses, and
-    how those clusters move; .github/flux-manifests.todo.md has this list with boxes to tick. It writes files alone, and
-    nothing to GitHub or the registry.
+    channel takes over. It shows a diff before it changes a file. Of a workflow it keeps inputs and secrets that you gave
+    the action, such as `provider`, and replaces all else. It lists what is left to click, with addresses, and how those
+    clusters move; .github/flux-manifests.todo.md has this list with boxes to tick. It writes files alone, and nothing
+    to GitHub or the registry.
 
     A channel is an address, a name of the configuration, or a tag of the repository before it. Runs render the first
     channel. They promote each other one from the channel before it, once that one has had the digest for the time of
@@ -124,7 +125,7 @@ def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
     files: dict[str, str] = {}
     for answers in answered:
         if answers.named:
-            files |= _files(top, answers, files.get(CONFIGURATION, existing))
+            files.update(_files(top, answers, lambda path: files.get(path) or written_at(top / path)))
     declined = _declined(top, files, yes=ask.yes)
     registries = other_registries(parse_config(files[CONFIGURATION].encode(), CONFIGURATION).artifacts)
     left = one_list(
@@ -160,7 +161,7 @@ def _newest(answers: Answers) -> Version:
     return migrated or (answers.there.version if answers.there else known_releases()[-1])
 
 
-def _files(top: Path, answers: Answers, existing: str | None) -> dict[str, str]:
+def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> dict[str, str]:
     """Return the files of one family of channels, by their paths."""
     overlay, there = overlay_of(top, answers), answers.there
     components = answers.components or (there.components if there else overlay.components)
@@ -172,7 +173,7 @@ def _files(top: Path, answers: Answers, existing: str | None) -> dict[str, str]:
     moving = answers.migration.moving if answers.migration else {}
     named = {name: there for name, there in moving.items() if name in answers.named}
     lists = {f"{answers.objects}/{name}/{CLUSTERS}": "\n".join((*there, "")) for name, there in named.items()}
-    return {**lists, **overlay.new, **setup_files(answers, _template, _newest(answers), applied, existing)}
+    return {**lists, **overlay.new, **setup_files(answers, _template, _newest(answers), applied, read)}
 
 
 def _path_of(top: Path, answers: Answers) -> str | None:

@@ -11,6 +11,7 @@ import pytest
 
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
+from ci_automation.config.workflows import CheckedWorkflow, action_uses, read_workflow
 from ci_automation.flows.setting_up.files import other_registries
 from ci_automation.flux.options import Options
 from tests.contract.bootstrapped import bootstrap
@@ -341,6 +342,32 @@ def test_a_login_of_the_configuration_or_of_ghcr_needs_no_other(
     assert "registry-username" not in files(clone)[FLUX]
     assert run(["config", "validate", "--workflows", ".github/workflows"]) == 0
     assert "has no login" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "jobs"),
+    [((), ("flux", "show", "do")), (("--signing", "key"), ("fleet", "operate"))],
+    ids=["keyless", "key"],
+)
+def test_inputs_of_a_persons_own_stay_and_a_provider_takes_the_place_of_the_login(
+    clone: Path, options: tuple[str, ...], jobs: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["setup", f"{ELSEWHERE}:staging", *options, "--action", PINNED]) == 0
+    text = re.sub(r"\n +(registry-\w+|REGISTRY_PASSWORD):.*", "", files(clone)[FLUX])
+    own = r"\n\1with:\n\1  provider: aws\n\1  aws-region: '1'\n"
+    text = re.sub(r"\n( +)with:\n(?!.*persist)", own, text).replace('cron: "17', 'cron: "18')
+    (clone / FLUX).write_text(text.replace("      actions: read", "      id-token: write\n      actions: read", 1))
+    capsys.readouterr()
+    other = (f"{ELSEWHERE}:production", "--name", "other", "--overlay", "own")
+    assert run(["setup", *other, *options, "--yes"]) == 0
+    assert '-    - cron: "18' in capsys.readouterr().out  # what is taken back is shown
+    read = read_workflow(FLUX, files(clone)[FLUX])
+    assert isinstance(read, CheckedWorkflow)
+    uses = {it.job: it for it in action_uses(read)}
+    kept = {job: [use.inputs.get(it) for it in ("provider", "aws-region")] for job, use in uses.items()}
+    assert kept == {job: ["aws", "1"] for job in jobs}
+    assert "registry-" not in files(clone)[FLUX]
+    assert {use.values["permissions"]["id-token"] for use in uses.values()} == {"write"}
 
 
 def test_two_words_in_one_are_no_channels(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ USES = {
     "config.values._TEAM": "fullmatch",
     "config.values._USER": "fullmatch",
     "config.values._WORKFLOW": "fullmatch",
-    "flows.setting_up.files._PLAIN": "fullmatch",
+    "flows.setting_up.answers._PLAIN": "fullmatch",
     "impact.plain._ESCAPED": "search",
     "flux.options._DNS_NAME": "fullmatch",
     "flux.options._IMAGE_PATH": "fullmatch",

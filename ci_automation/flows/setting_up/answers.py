@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.config.model import ApprovalVia, PromoteConfig, SigningMode
 from ci_automation.errors import UsageError
 from ci_automation.policy.model import duration
@@ -25,6 +26,12 @@ CONFIGURATION = ".github/flux-manifests.yaml"
 USUAL_WAIT = "24h"
 OBJECTS = "flux-manifests"
 CLUSTERS = "clusters.txt"  # in a channel's folder of objects: the names of the clusters that come to it, one a line
+# What goes into workflows as it is: a name that YAML, a pattern or an expression of GitHub would read as more is none.
+_PLAIN = {
+    "repository": re.compile(r"[A-Za-z0-9][\w-]*/(?!\.\.?$)[\w.-]+", re.ASCII),
+    "branch": re.compile(r"(?!refs/)\w[\w./+@-]*", re.ASCII),
+    "overlay": re.compile(r"[\w.][\w./+@-]*", re.ASCII),
+}
 
 
 class UnfitAnswer(UsageError):
@@ -217,3 +224,46 @@ def _sources(
                 f"--after is for new channels, and {CONFIGURATION} has another time for {name}: change it there"
             )
     return sources
+
+
+def is_action(text: str) -> bool:
+    """Return whether a text is the repository of the action, with or without a commit."""
+    return re.fullmatch(r"[\w.-]+/(ci-automation|flux-manifests)(@[0-9a-f]{40})?", text) is not None
+
+
+def require_action(text: str) -> None:
+    """Require that a text is the repository of the action, with or without a commit.
+
+    Raises:
+        UnfitAnswer: it is not.
+    """
+    if not is_action(text):
+        raise UnfitAnswer(
+            f"{text!r} is not the action, whose repository is OWNER/ci-automation or OWNER/flux-manifests (`config "
+            "validate` finds it in workflows by that name), with or without the @ and 40 digits of a commit"
+        )
+
+
+def require_usable(answers: Answers) -> None:
+    """Check that files can be made of the answers.
+
+    Raises:
+        UnfitAnswer: they cannot.
+    """
+    for channel in (answers.channels[name] for name in answers.named):
+        if not isinstance(channel.repository, OciRepository):
+            raise UnfitAnswer(f"{channel} is not in a registry, where clusters and workflows could reach it")
+    require_action(answers.action)
+    named = {"repository": answers.place.repository, "branch": answers.place.branch, "overlay": answers.overlay}
+    for what, name in named.items():
+        require_plain(what, name)
+
+
+def require_plain(what: str, name: str | None) -> None:
+    """Check that a repository, branch or overlay has a name that a workflow can have as it is.
+
+    Raises:
+        UnfitAnswer: it has not.
+    """
+    if name is not None and not _PLAIN[what].fullmatch(name):
+        raise UnfitAnswer(f"the {what} {name!r} has characters that a workflow cannot have as they are")

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.tree import COMPONENTS_PATH
+from ci_automation.artifact.yaml import place_of
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
-from ci_automation.config.workflows import CheckedWorkflow, read_workflow
-from ci_automation.flows.setting_up.answers import CONFIGURATION, UnfitAnswer
+from ci_automation.config.workflows import CheckedWorkflow, action_uses, read_workflow
+from ci_automation.flows.setting_up.answers import CONFIGURATION, UnfitAnswer, require_plain, require_usable
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.config.workflows import ActionUse
     from ci_automation.flows.setting_up.answers import Answers
     from ci_automation.flux.version import Version
 
@@ -45,48 +47,48 @@ _NAMES = (  # in the shipped workflows, for which a team has its own
     "paths: [",
 )
 _NAMED = re.compile("|".join(map(re.escape, _NAMES)))
-# What goes into workflows as it is: a name that YAML, a pattern or an expression of GitHub would read as more is none.
-_PLAIN = {
-    "repository": re.compile(r"[A-Za-z0-9][\w-]*/(?!\.\.?$)[\w.-]+", re.ASCII),
-    "branch": re.compile(r"(?!refs/)\w[\w./+@-]*", re.ASCII),
-    "overlay": re.compile(r"[\w.][\w./+@-]*", re.ASCII),
-}
-_JOB = re.compile(r"  [\w-]+:")
-_RIGHTS = re.compile(r" +packages: (read|write)\b.*")
-_USES = re.compile(r" +(?:- )?uses: [\w.-]+/(?:ci-automation|flux-manifests)(/[^@]+)?@.*")
-# What a job passes on, by whether it may write, and whether one login is enough: by inputs, and by secrets of a call.
-_PASSED = {
-    ("write", True): ("registry-username: ${{ vars.REGISTRY_USERNAME }}", "REGISTRY_PASSWORD"),
-    ("read", True): ("registry-username: ${{ vars.REGISTRY_READER }}", "REGISTRY_READER_PASSWORD"),
-    ("write", False): ("", "DOCKER_CONFIG_JSON"),
-    ("read", False): ("", "DOCKER_CONFIG_READER"),
-}
+_SHIPPED = (
+    *("flux.yaml", "flux-by-dispatch.yaml", "approve.yaml", "preview.yaml", "watch.yaml"),
+    *("with-key/flux.yaml", "with-key/fleet.yaml", "with-key/approve.yaml"),
+)
+_LOGINS = {
+    "registry-password",
+    "docker-config",
+    "provider",
+    "REGISTRY_PASSWORD",
+    "DOCKER_CONFIG_JSON",
+}  # of which one is enough
+_WRITER = ("REGISTRY_USERNAME", "REGISTRY_PASSWORD", "DOCKER_CONFIG_JSON")
+_READER = ("REGISTRY_READER", "REGISTRY_READER_PASSWORD", "DOCKER_CONFIG_READER")
+_OURS = re.compile(r"\$\{\{ (?:vars|secrets)\.(?:REGISTRY|DOCKER_CONFIG)_[A-Z_]+ \}\}")  # what `setup` writes
 
 
 def setup_files(
-    answers: Answers, template: Callable[[str], str], version: Version, path: str, existing: str | None = None
+    answers: Answers, template: Callable[[str], str], version: Version, path: str, read: Callable[[str], str | None]
 ) -> dict[str, str]:
     """Return the files by their paths in the repository; `template` reads one of the shipped workflows.
 
-    An `existing` configuration keeps all that it has, and gets the channels that it lacks. The workflows are for all
-    its artifacts. One folder a channel has the objects by which clusters follow it, of a Flux of that version, with
-    that path in the artifact. Nothing applies it: a person does, after the first signed run.
+    A configuration that `read` finds keeps all that it has, and gets the channels that it lacks. The workflows are for
+    all its artifacts, and keep inputs and secrets of a person's own. One folder a channel has the objects by which
+    clusters follow it, of a Flux of that version, with that path in the artifact. Nothing applies it: a person does,
+    after the first signed run.
 
     Raises:
         UnfitAnswer, NotForClusters: an answer cannot be used.
         InvalidConfig: the existing configuration cannot be used.
         UnfitWorkflows: the files would not fit together.
     """
-    _require_usable(answers)
+    require_usable(answers)
+    existing = read(CONFIGURATION)
     configuration = _configuration(answers, shipped_pin(template)) if existing is None else _grown(existing, answers)
     config = parse_config(configuration.encode(), CONFIGURATION)
     shipped = _shipped(answers, config)
-    logins = {"preview.yaml": ()}  # of which each person who can push a branch could read them
-    registries = other_registries(config.artifacts)
-    workflows = {
-        f"{WORKFLOWS}/{file}": with_login(_filled(template(name), answers, config), logins.get(name, registries))
-        for file, name in shipped.items()
-    }
+    workflows, every = {}, "".join(map(template, _SHIPPED))
+    for path_of_it, name in ((f"{WORKFLOWS}/{file}", name) for file, name in shipped.items()):
+        # Each person who can push a branch could read a login of the preview.
+        registries = () if name == "preview.yaml" else other_registries(config.artifacts)
+        filled = _filled(template(name), answers, config)
+        workflows[path_of_it] = _completed(filled, read(path_of_it) or "", registries, every)
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
     followed = map(config.find, answers.named)
@@ -139,39 +141,6 @@ def _overlays(config: Config) -> list[str]:
     return list(dict.fromkeys(it.overlay.removesuffix("/") for it in config.artifacts if it.overlay))
 
 
-def is_action(text: str) -> bool:
-    """Return whether a text is the repository of the action, with or without a commit."""
-    return re.fullmatch(r"[\w.-]+/(ci-automation|flux-manifests)(@[0-9a-f]{40})?", text) is not None
-
-
-def require_action(text: str) -> None:
-    """Require that a text is the repository of the action, with or without a commit.
-
-    Raises:
-        UnfitAnswer: it is not.
-    """
-    if not is_action(text):
-        raise UnfitAnswer(
-            f"{text!r} is not the action, whose repository is OWNER/ci-automation or OWNER/flux-manifests (`config "
-            "validate` finds it in workflows by that name), with or without the @ and 40 digits of a commit"
-        )
-
-
-def _require_usable(answers: Answers) -> None:
-    for channel in (answers.channels[name] for name in answers.named):
-        if not isinstance(channel.repository, OciRepository):
-            raise UnfitAnswer(f"{channel} is not in a registry, where clusters and workflows could reach it")
-    require_action(answers.action)
-    named = {"repository": answers.place.repository, "branch": answers.place.branch, "overlay": answers.overlay}
-    for what, name in named.items():
-        _require_plain(what, name)
-
-
-def _require_plain(what: str, name: str | None) -> None:
-    if name is not None and not _PLAIN[what].fullmatch(name):
-        raise UnfitAnswer(f"the {what} {name!r} has characters that a workflow cannot have as they are")
-
-
 def _filled(text: str, answers: Answers, config: Config) -> str:
     """Return a shipped workflow with the team's own names in it.
 
@@ -180,7 +149,7 @@ def _filled(text: str, answers: Answers, config: Config) -> str:
     """
     (name, channel), overlays = answers.first, _overlays(config)
     for overlay in overlays:
-        _require_plain("overlay", overlay)
+        require_plain("overlay", overlay)
     place, (action, _, commit) = answers.place, answers.action.partition("@")
     server, repository = (re.escape(it).replace(r"\-", "-") for it in (place.server, place.repository))
     own = (
@@ -251,10 +220,7 @@ def _entry(name: str, answers: Answers) -> list[str]:
         return [*lines, f"  promote: {{from: {source}, after: {answers.after(name)}}}"]
     lines += [f"  overlay: {answers.overlay}"] if answers.overlay else []
     lines += [f"  componentsFile: {answers.components}"] if answers.components != COMPONENTS_PATH else []
-    import yaml
-
-    written = yaml.safe_dump({**answers.flags}, default_flow_style=True, width=sys.maxsize).strip()
-    return [*lines, *([f"  flags: {written}"] if answers.flags else [])]
+    return [*lines, *([f"  flags: {_yaml({**answers.flags}, flow=True)}"] if answers.flags else [])]
 
 
 def _objects(answers: Answers, artifact: ArtifactConfig, version: Version, path: str) -> str:
@@ -275,23 +241,57 @@ def other_registries(artifacts: Iterable[ArtifactConfig]) -> tuple[str, ...]:
     return tuple(sorted({host for host, _ in hosts})) if is_needed else ()
 
 
-def with_login(text: str, registries: Sequence[str]) -> str:
-    """Return a workflow whose jobs log in at these registries, with variables and secrets of the repository."""
-    if not registries:
-        return text
-    lines, rights, used = list[str](), "", None
-    for line in text.split("\n"):
-        rights = "" if _JOB.fullmatch(line) else (found[1] if (found := _RIGHTS.fullmatch(line)) else rights)
-        used = None if _JOB.fullmatch(line) else (_USES.fullmatch(line) or used)
-        lines.append(line)
-        if not (used and rights and line.strip() in {"with:", "secrets:"}):
-            continue
-        indent, (user, secret) = line.partition(line.strip())[0] + "  ", _PASSED[rights, len(registries) == 1]
-        if line.strip() == "secrets:":
-            lines += [] if f" {secret}: " in text else [f"{indent}{secret}: ${{{{ secrets.{secret} }}}}"]
-            continue
-        lines += [f"{indent}{user}"] if user else []
-        if not used[1]:  # a call gets it among its secrets
-            lines.append(f"{indent}{'registry-password' if user else 'docker-config'}: ${{{{ secrets.{secret} }}}}")
-            used = None
+def _completed(text: str, existing: str, registries: Sequence[str], shipped: str) -> str:
+    """Return a workflow whose jobs log in at these registries, with what a person gave the action in the existing one.
+
+    That are the inputs and secrets with names that nothing `shipped` has, and the right that a `provider` needs.
+    """
+    made, there = read_workflow("", text), read_workflow("", existing)
+    assert isinstance(made, CheckedWorkflow)  # noqa: S101  # for the type checker: tests read all that is shipped
+    before = {it.job: it for it in action_uses(there)} if isinstance(there, CheckedWorkflow) else {}
+    first = next(iter(before.values()), None)  # of which a job with a new name takes over what is a person's own
+    added = dict[tuple[int, int], dict[str, str]]()
+    for use in action_uses(made):
+        own, rights = _own(before.get(use.job, first), shipped), use.values.get("permissions", {})
+        needs_login = registries and "packages" in rights and _LOGINS.isdisjoint([*own["with"], *own["secrets"]])
+        login = _login(use, rights["packages"], is_one=len(registries) == 1) if needs_login else {}
+        for key, values in own.items():
+            given = login.get(key, {}) | values
+            if given := {name: it for name, it in given.items() if name not in use.step.get(key, ())}:
+                added[place_of(made.root, *use.path, key)] = given
+        if "provider" in own["with"] and "id-token" not in rights:
+            added[place_of(made.root, "jobs", use.job, "permissions")] = {"id-token": "write"}
+    lines = text.split("\n")
+    for (line, column), values in sorted(added.items(), reverse=True):
+        lines[line:line] = [f"{' ' * (column + 1)}{it}" for it in _yaml(values, flow=False).split("\n")]
     return "\n".join(lines)
+
+
+def _own(use: ActionUse | None, shipped: str) -> dict[str, dict[str, str]]:
+    """Return the inputs and secrets of a job that are a person's own: of no shipped file, and no login of `setup`."""
+    said = {key: use.step.get(key) if use else None for key in ("with", "secrets")}
+    return {
+        key: {
+            name: value
+            for name, value in (there.items() if isinstance(there, dict) else ())
+            if f" {name}:" not in shipped and not _OURS.fullmatch(str(value))
+        }
+        for key, there in said.items()
+    }
+
+
+def _login(use: ActionUse, right: str, *, is_one: bool) -> dict[str, dict[str, str]]:
+    """Return the inputs and secrets by which a job logs in at one registry or several; others if it only reads."""
+    user, password, files = _READER if right == "read" else _WRITER
+    named = {"registry-username": f"${{{{ vars.{user} }}}}"} if is_one else {}
+    secret = password if is_one else files
+    value = f"${{{{ secrets.{secret} }}}}"
+    if use.called:
+        return {"with": named, "secrets": {secret: value}}
+    return {"with": {**named, "registry-password" if is_one else "docker-config": value}}
+
+
+def _yaml(value: object, *, flow: bool) -> str:
+    import yaml
+
+    return yaml.safe_dump(value, default_flow_style=flow, sort_keys=False, width=sys.maxsize).strip()
