@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from ci_automation.cli.clone import (
     NotGitHub,
@@ -23,22 +23,27 @@ from ci_automation.cli.clone import (
 )
 from ci_automation.cli.output import print_aside
 from ci_automation.cli.places import existing_at
-from ci_automation.config.model import ApprovalVia, SigningMode
+from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
 from ci_automation.errors import UsageError
-from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, USUAL_WAIT, UnfitAnswer, require_action
+from ci_automation.flows.setting_up.answers import (
+    CLUSTERS,
+    CONFIGURATION,
+    USUAL_WAIT,
+    Answers,
+    Family,
+    OwnFiles,
+    UnfitAnswer,
+    require_action,
+)
 from ci_automation.flows.setting_up.cluster_folders import ClusterNames, read_migration
 from ci_automation.flows.setting_up.files import actions_of
-from ci_automation.flows.setting_up.overlays import first_overlay
+from ci_automation.flows.setting_up.overlays import FirstOverlay, first_overlay
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from ci_automation.config.model import ArtifactConfig
     from ci_automation.config.workflows import GitHubPlace
-    from ci_automation.flows.setting_up.answers import Answers, Family
-    from ci_automation.flows.setting_up.cluster_folders import Migration
-    from ci_automation.flows.setting_up.overlays import Existing, FirstOverlay
 
     Tags = Mapping[str, Collection[str] | None]  # in the repository of each channel; None: not known
 
@@ -126,20 +131,6 @@ def command_again(channels: str, said: Mapping[str, str | None]) -> str:
     return shlex.join(("flux-manifests", "setup", *channels.split(), *options))
 
 
-class OwnFiles(Struct, frozen=True):
-    """The folder with the own files of a family; None: they stay in the artifact.
-
-    `migration` is what clusters have in Git, `existing` what the channels have that are there. Files in `unlike` are
-    not the same in the folder and in the artifact that is there. A new artifact takes over `flags`.
-    """
-
-    overlay: str | None
-    migration: Migration | None
-    existing: Mapping[str, Existing]
-    unlike: tuple[str, ...] = ()
-    flags: Mapping[str, Any] = field(default_factory=dict)
-
-
 class UnknownCluster(UsageError):
     """A list of clusters has a name that is that of no folder of `flux bootstrap`."""
 
@@ -177,13 +168,22 @@ def own_files(
         moving = {name: it for name, it in migration.moving.items() if name in family.named or listed[name]}
         migration = replace(migration, moving=moving)
     folder = _folder(ask, top, family, known, is_there=first in there, is_migration=migration is not None)
-    if folder is None or first not in existing:
-        flags = migration.source.flags if migration and first not in there else {}
-        return OwnFiles(folder, migration, existing, flags=flags)
-    ours = first_overlay(top, folder, existing[first].overlay, complete=True).tree.by_path
-    theirs = existing[first].overlay.by_path
-    unlike = sorted(it for it in ours.keys() | theirs.keys() if ours.get(it) != theirs.get(it))
-    return OwnFiles(folder, migration, existing, tuple(unlike))
+    unlike = set[str]()
+    if folder and first in existing:
+        theirs = existing[first].overlay
+        ours = first_overlay(top, folder, theirs, complete=True).tree
+        unlike = {it.path for it in {*ours.files} ^ {*theirs.files}}
+    return OwnFiles(
+        **asdict(family),
+        tags=tags,
+        objects=objects,
+        overlay=folder,
+        components=known.components_file if known else None,
+        flags=known.flags if known else migration.source.flags if migration and first not in there else {},
+        migration=migration,
+        existing=existing,
+        unlike=tuple(sorted(unlike)),
+    )
 
 
 def _require_folders(path: str, listed: Iterable[str], synced: Sequence[str]) -> None:

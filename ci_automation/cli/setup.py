@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.cli.clone import free_folder, require_own, top_of, written_at
@@ -24,7 +24,7 @@ from ci_automation.cli.questions import (
     usual_answers,
 )
 from ci_automation.config.load import parse_config
-from ci_automation.config.model import ApprovalVia, SigningMode
+from ci_automation.config.model import ApprovalVia, ArtifactConfig, Config, SigningMode
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import write_file
 from ci_automation.flows.setting_up.answers import (
@@ -32,6 +32,7 @@ from ci_automation.flows.setting_up.answers import (
     CONFIGURATION,
     OBJECTS,
     Answers,
+    Family,
     UnfitAnswer,
     channels_by_name,
     families,
@@ -40,7 +41,6 @@ from ci_automation.flows.setting_up.answers import (
 from ci_automation.flows.setting_up.files import WORKFLOWS, other_registries, setup_files, shipped_pin
 from ci_automation.flows.setting_up.steps import TODO, left_to_do, numbered, one_list, with_boxes
 from ci_automation.flux.components import unified_diff
-from ci_automation.flux.proof import known_releases
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.sync import sync_path
 
@@ -49,10 +49,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.questions import Tags
-    from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.config.workflows import GitHubPlace
-    from ci_automation.flows.setting_up.answers import Family
-    from ci_automation.flux.version import Version
 
 _UNCHANGED = "is as it should be"
 
@@ -86,16 +83,20 @@ class MistypedChannel(UsageError):
 @click.option("--name", help="the first channel's name in the configuration; default: its tag")
 @click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")
 @click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
-@click.option("--yes", is_flag=True, help="take the defaults, and change files that are there after printing the diff, without asking")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="take the defaults, and change files that are there after printing the diff, without asking",
+)
 def setup_command(channels: tuple[str, ...], *, after: str | None, yes: bool, **told: str | None) -> None:
     """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
 
     It asks at most five questions, and reads what is there: the remote of the clone, the channel, the configuration,
     which gets the channels that it lacks, and the folders that `flux bootstrap` made, whose files and flags the first
-    channel takes over. It shows a diff before it changes a file. Of a workflow it keeps inputs and secrets that you gave
-    the action, such as `provider`, and replaces all else. It lists what is left to click, with addresses, and how those
-    clusters move; .github/flux-manifests.todo.md has this list with boxes to tick. It writes files alone, and nothing
-    to GitHub or the registry.
+    channel takes over. It shows a diff before it changes a file. In a workflow it keeps the inputs and secrets
+    that you gave the action, such as `provider`, and replaces all else. It lists what is left to click, with addresses,
+    and how those clusters move; .github/flux-manifests.todo.md has this list with boxes to tick. It writes files alone,
+    and nothing to GitHub or the registry.
 
     A channel is an address, a name of the configuration, or a tag of the repository before it. Runs render the first
     channel. They promote each other one from the channel before it, once that one has had the digest for the time of
@@ -121,24 +122,14 @@ def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
     top = top_of(Path.cwd())
     existing = written_at(top / CONFIGURATION)
     config = parse_config(existing.encode(), CONFIGURATION) if existing is not None else None
-    answered, tags = _answered(ask, top, after, config)
+    answered = _answered(ask, top, after, config)
     files: dict[str, str] = {}
     for answers in answered:
         if answers.named:
             files.update(_files(top, answers, lambda path: files.get(path) or written_at(top / path)))
     declined = _declined(top, files, yes=ask.yes)
     registries = other_registries(parse_config(files[CONFIGURATION].encode(), CONFIGURATION).artifacts)
-    left = one_list(
-        left_to_do(
-            it,
-            tags=tags,
-            newest=str(_newest(it)),
-            pin=it.action.partition("@")[2] or shipped_pin(_template),
-            declined=declined,
-            registries=registries,
-        )
-        for it in answered
-    )
+    left = one_list(left_to_do(it, declined, registries) for it in answered)
     todo = {TODO: with_boxes(left, written_at(top / TODO))}
     declined += _declined(top, todo, yes=ask.yes)
     for path, text in {**files, **todo}.items():
@@ -155,12 +146,6 @@ def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
     print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in told.split("\n"))
 
 
-def _newest(answers: Answers) -> Version:
-    """Return the version that the first channel begins with, or has."""
-    migrated = answers.migration.version if answers.migration else None
-    return migrated or (answers.there.version if answers.there else known_releases()[-1])
-
-
 def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> dict[str, str]:
     """Return the files of one family of channels, by their paths."""
     overlay, there = overlay_of(top, answers), answers.there
@@ -173,7 +158,7 @@ def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> di
     moving = answers.migration.moving if answers.migration else {}
     named = {name: there for name, there in moving.items() if name in answers.named}
     lists = {f"{answers.objects}/{name}/{CLUSTERS}": "\n".join((*there, "")) for name, there in named.items()}
-    return {**lists, **overlay.new, **setup_files(answers, _template, _newest(answers), applied, read)}
+    return {**lists, **overlay.new, **setup_files(answers, _template, applied, read)}
 
 
 def _path_of(top: Path, answers: Answers) -> str | None:
@@ -182,8 +167,8 @@ def _path_of(top: Path, answers: Answers) -> str | None:
     return found[1] if (found := re.search(r"^  path: (\./\S*)$", written, re.MULTILINE)) else None
 
 
-def _answered(ask: Questions, top: Path, after: str | None, config: Config | None) -> tuple[list[Answers], Tags]:
-    """Return what the options, the clone and a person say of each family, and the tags beside each channel.
+def _answered(ask: Questions, top: Path, after: str | None, config: Config | None) -> list[Answers]:
+    """Return what the options, the clone and a person say of each family.
 
     Raises:
         NotGitHub: the remote is on another host, and no option names a repository on GitHub.
@@ -193,35 +178,27 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     place, configured = answered_place(ask, top), {it.channel: it for it in config.artifacts} if config else {}
     found, tags = _families(ask, place, after, configured)
     objects = free_folder(top, OBJECTS) or f".github/{OBJECTS}"  # where Flux looks at no file
-    known = [configured.get(family.first[1]) for family in found]
-    own = [own_files(ask, top, objects, family, tags, it) for family, it in zip(found, known, strict=True)]
+    own = [own_files(ask, top, objects, family, tags, configured.get(family.first[1])) for family in found]
     signers = (written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml"))
-    action = answered_action(ask, signers, shipped_pin(_template), place.server)
-    signing, approval = usual_answers(next(it for family, it in zip(found, known, strict=True) if family.named))
+    shipped = shipped_pin(_template)
+    action = answered_action(ask, signers, shipped, place.server)
+    signing, approval = usual_answers(configured.get(next(it for it in found if it.named).first[1]))
     signing = ask.answer("signing", "Sign keyless, or with a key?", signing)
     approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", approval)
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     channels = said.pop("channels") or " ".join("" if config else str(it) for it in found[0].channels.values())
     return [
         Answers(
-            channels=family.channels,
+            **asdict(its),
             place=place,
             action=action,
+            pin=action.partition("@")[2] or shipped,
             signing=SigningMode(signing),
             approval=ApprovalVia(approval),
-            overlay=its.overlay,
             again=command_again(channels, said),
-            named=family.named,
-            sources=family.sources,
-            flags=it.flags if it else its.flags,
-            objects=objects,
-            components=it.components_file if it else None,
-            migration=its.migration,
-            existing=its.existing,
-            unlike=its.unlike,
         )
-        for family, it, its in zip(found, known, own, strict=True)
-    ], tags
+        for its in own
+    ]
 
 
 def _families(

@@ -6,20 +6,21 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from ci_automation.artifact.reference import OciRepository, Reference
-from ci_automation.config.model import ApprovalVia, PromoteConfig, SigningMode
+from ci_automation.config.model import ApprovalVia, ArtifactConfig, PromoteConfig, SigningMode
 from ci_automation.errors import UsageError
+from ci_automation.flux.proof import known_releases
 from ci_automation.policy.model import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from ci_automation.config.model import ArtifactConfig
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.flows.setting_up.cluster_folders import Migration
     from ci_automation.flows.setting_up.overlays import Existing
+    from ci_automation.flux.version import Version
 
 
 CONFIGURATION = ".github/flux-manifests.yaml"
@@ -40,33 +41,15 @@ class UnfitAnswer(UsageError):
     hint = "`setup --help` has an example for each."
 
 
-class Answers(Struct, frozen=True):
-    """What a person decides: the channels by their names, the repository, who signs and how to ask.
+class Family(Struct, frozen=True, kw_only=True):
+    """Channels with one content: first the one that runs render, then those that are promoted from it, by their names.
 
-    Runs render the first channel, and promote each other one from its source. `named` are the channels whose objects
-    are written. `action` is the repository with the action, with its commit after an @ if it is not the one of
-    the shipped files. `overlay` is a folder of the repository; None: the team's own files stay in the artifact.
-    Below `objects` each channel has the folder that its clusters apply. In the artifact, `components` is the path of
-    Flux's components. `flags` are those of `flux install`. The first channel takes over what the folders of a
-    `migration` have. `existing` are channels that are there, as far as they could be read; of the first, the files in
-    `unlike` are not as in the overlay. `again` is the command that runs `setup` with these answers.
+    A promoted channel has its source among `sources`. `named` are the channels whose objects `setup` writes.
     """
 
     channels: Mapping[str, Reference]
-    place: GitHubPlace
-    action: str
-    signing: SigningMode
-    approval: ApprovalVia
-    overlay: str | None
-    again: str
-    named: tuple[str, ...]
     sources: Mapping[str, PromoteConfig]
-    flags: Mapping[str, Any]
-    objects: str = OBJECTS
-    components: str | None = None
-    migration: Migration | None = None
-    existing: Mapping[str, Existing] = field(default_factory=dict)
-    unlike: tuple[str, ...] = ()
+    named: tuple[str, ...]
 
     @property
     def first(self) -> tuple[str, Reference]:
@@ -84,6 +67,30 @@ class Answers(Struct, frozen=True):
         size, unit = next(it for it in ((3600, "h"), (60, "m"), (1, "s")) if seconds % it[0] == 0)
         return f"{seconds // size}{unit}"
 
+
+class OwnFiles(Family, frozen=True, kw_only=True):
+    """The files of a family: `overlay` is a folder of the repository; None: the team's own stay in the artifact.
+
+    `tags` are those in the repository of each channel; None: not known. `existing` are channels that are there, as far
+    as they could be read; of the first, the files in `unlike` are not as in the overlay. The first channel takes over
+    what the folders of a `migration` have. In the artifact, `components` is the path of Flux's components, which
+    `flags` of `flux install` made. Below `objects` each channel has the folder that its clusters apply.
+    """
+
+    tags: Mapping[str, Collection[str] | None]
+    objects: str
+    overlay: str | None
+    components: str | None
+    flags: Mapping[str, Any]
+    migration: Migration | None
+    existing: Mapping[str, Existing]
+    unlike: tuple[str, ...] = ()
+
+    def has(self, name: str) -> bool | None:
+        """Return whether a channel is there; None: not known."""
+        tags = self.tags[name]
+        return None if tags is None else self.channels[name].tag in tags
+
     @property
     def there(self) -> Existing | None:
         """Return what the first channel has, if it could be read."""
@@ -93,6 +100,28 @@ class Answers(Struct, frozen=True):
     def home(self) -> str:
         """Return the namespace of Flux."""
         return self.there.options.namespace if self.there else str(self.flags.get("namespace", "flux-system"))
+
+    @property
+    def version(self) -> Version:
+        """Return the version that the first channel begins with, or has."""
+        if self.migration:
+            return self.migration.version
+        return self.there.version if self.there else known_releases()[-1]
+
+
+class Answers(OwnFiles, frozen=True, kw_only=True):
+    """What a person decides of a family, beside its files: the repository, who signs, and how to ask.
+
+    `action` is the repository with the action, with its commit after an @ if it is not the one of the shipped files;
+    runs are at the commit `pin`. `again` is the command that runs `setup` with these answers.
+    """
+
+    place: GitHubPlace
+    action: str
+    pin: str
+    signing: SigningMode
+    approval: ApprovalVia
+    again: str
 
     @property
     def keyless(self) -> bool:
@@ -155,22 +184,6 @@ def channels_by_name(
     return named
 
 
-class Family(Struct, frozen=True):
-    """Channels with one content: first the one that runs render, then those that are promoted from it, by their names.
-
-    A promoted channel has its source among `sources`. `named` are the channels whose objects `setup` writes.
-    """
-
-    channels: Mapping[str, Reference]
-    sources: Mapping[str, PromoteConfig]
-    named: tuple[str, ...]
-
-    @property
-    def first(self) -> tuple[str, Reference]:
-        """Return the channel that is rendered, with its name."""
-        return next(iter(self.channels.items()))
-
-
 def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference], after: str | None) -> list[Family]:
     """Return the configured channels and those that are `named`, each new one promoted from the one before it.
 
@@ -192,9 +205,9 @@ def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference]
         members[root] += [name] if name not in members[root] else []
     return [
         Family(
-            {name: channels[name] for name in (root, *(it for it in channels if it in there and it != root))},
-            {name: sources[name] for name in channels if name in there and name in sources},
-            tuple(it for it in named or channels if it in there),
+            channels={name: channels[name] for name in (root, *(it for it in channels if it in there and it != root))},
+            sources={name: sources[name] for name in channels if name in there and name in sources},
+            named=tuple(it for it in named or channels if it in there),
         )
         for root, there in members.items()
     ]

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_folder
-from ci_automation.flux.options import DEFAULT_COMPONENTS
+from ci_automation.flux.options import DEFAULT_COMPONENTS, Options
 from ci_automation.flux.recover import recover
 from ci_automation.impact.overlay.bootstrapped import (
     COMPONENTS,
     SYNC,
+    AppliedPath,
     UnfitBootstrap,
     covering,
     documents_in,
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
-    from ci_automation.impact.overlay.bootstrapped import AppliedPath
 
 
 ANY = "CHANNEL"  # the placeholder for the channel that a person chooses for a cluster

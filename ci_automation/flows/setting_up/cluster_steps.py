@@ -10,8 +10,8 @@ import json
 import shlex
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.setting_up.answers import CLUSTERS
-from ci_automation.flows.setting_up.cluster_folders import ANY
+from ci_automation.flows.setting_up.answers import CLUSTERS, Answers
+from ci_automation.flows.setting_up.cluster_folders import ANY, ClusterFolder, Migration
 from ci_automation.flows.setting_up.files import PUBLIC_KEY, cluster_trust
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_of_sync
 from ci_automation.report.sync import ByKey, verify_block
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.setting_up.answers import Answers
-    from ci_automation.flows.setting_up.cluster_folders import ClusterFolder, Migration
 
 
 READY = "wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"  # of kubectl

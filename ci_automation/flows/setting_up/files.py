@@ -13,8 +13,8 @@ from ci_automation.artifact.yaml import place_of
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
-from ci_automation.config.workflows import CheckedWorkflow, action_uses, read_workflow
-from ci_automation.flows.setting_up.answers import CONFIGURATION, UnfitAnswer, require_plain, require_usable
+from ci_automation.config.workflows import ActionUse, CheckedWorkflow, action_uses, read_workflow
+from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers, UnfitAnswer, require_plain, require_usable
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ci_automation.config.model import ArtifactConfig, Config
-    from ci_automation.config.workflows import ActionUse
-    from ci_automation.flows.setting_up.answers import Answers
-    from ci_automation.flux.version import Version
 
 
 WORKFLOWS = ".github/workflows"
@@ -64,13 +61,13 @@ _OURS = re.compile(r"\$\{\{ (?:vars|secrets)\.(?:REGISTRY|DOCKER_CONFIG)_[A-Z_]+
 
 
 def setup_files(
-    answers: Answers, template: Callable[[str], str], version: Version, path: str, read: Callable[[str], str | None]
+    answers: Answers, template: Callable[[str], str], path: str, read: Callable[[str], str | None]
 ) -> dict[str, str]:
     """Return the files by their paths in the repository; `template` reads one of the shipped workflows.
 
     A configuration that `read` finds keeps all that it has, and gets the channels that it lacks. The workflows are for
     all its artifacts, and keep inputs and secrets of a person's own. One folder a channel has the objects by which
-    clusters follow it, of a Flux of that version, with that path in the artifact. Nothing applies it: a person does,
+    clusters follow it, with that path in the artifact. Nothing applies it: a person does,
     after the first signed run.
 
     Raises:
@@ -80,7 +77,7 @@ def setup_files(
     """
     require_usable(answers)
     existing = read(CONFIGURATION)
-    configuration = _configuration(answers, shipped_pin(template)) if existing is None else _grown(existing, answers)
+    configuration = _configuration(answers) if existing is None else _grown(existing, answers)
     config = parse_config(configuration.encode(), CONFIGURATION)
     shipped = _shipped(answers, config)
     workflows, every = {}, "".join(map(template, _SHIPPED))
@@ -92,7 +89,7 @@ def setup_files(
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
     followed = map(config.find, answers.named)
-    objects = {f"{answers.objects}/{it.name}/sync.yaml": _objects(answers, it, version, path) for it in followed}
+    objects = {f"{answers.objects}/{it.name}/sync.yaml": _objects(answers, it, path) for it in followed}
     return {CONFIGURATION: configuration, **workflows, **objects}
 
 
@@ -173,8 +170,8 @@ def _filled(text: str, answers: Answers, config: Config) -> str:
     return _USED.sub(lambda found: f"{action}{found[1]}@{commit or found[2]}", text)
 
 
-def _configuration(answers: Answers, shipped: str) -> str:
-    place, (action, _, commit) = answers.place, answers.action.partition("@")
+def _configuration(answers: Answers) -> str:
+    place, action = answers.place, answers.action.partition("@")[0]
     if not answers.keyless:
         verify = [f"publicKey: {PUBLIC_KEY}"]
     elif answers.by_run:
@@ -182,7 +179,7 @@ def _configuration(answers: Answers, shipped: str) -> str:
     else:
         verify = [f"identity: {place.subject('flux.yaml')}", f"issuer: {ISSUER}"]
     lines = [
-        f"# yaml-language-server: $schema=https://raw.githubusercontent.com/{action}/{commit or shipped}/{_SCHEMA}",
+        f"# yaml-language-server: $schema=https://raw.githubusercontent.com/{action}/{answers.pin}/{_SCHEMA}",
         "version: 1",
         "defaults:",
         "  verify:",
@@ -223,8 +220,8 @@ def _entry(name: str, answers: Answers) -> list[str]:
     return [*lines, *([f"  flags: {_yaml({**answers.flags}, flow=True)}"] if answers.flags else [])]
 
 
-def _objects(answers: Answers, artifact: ArtifactConfig, version: Version, path: str) -> str:
-    known = answers.migration.oldest(artifact.name) if answers.migration else version
+def _objects(answers: Answers, artifact: ArtifactConfig, path: str) -> str:
+    known = answers.migration.oldest(artifact.name) if answers.migration else answers.version
     home, settings = answers.home, artifact.sync or SyncSettings()
     sync = Sync(artifact.channel, known, home, path, cluster_trust(answers), settings)
     told = f"# For clusters that follow {artifact.name}: kubectl apply -f {answers.objects}/{artifact.name}\n"

@@ -16,7 +16,7 @@ from ci_automation.flows.setting_up.cluster_folders import ClusterFolder
 from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder, require_overlay_path
 from ci_automation.flux.components import unpin
 from ci_automation.flux.recover import recover
-from ci_automation.impact.overlay.bootstrapped import COMPONENTS, UnfitBootstrap, without_sync
+from ci_automation.impact.overlay.bootstrapped import COMPONENTS, AppliedPath, UnfitBootstrap, without_sync
 from ci_automation.impact.overlay.kustomization import kustomization_file, kustomization_of, lists
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
-    from ci_automation.impact.overlay.bootstrapped import AppliedPath
     from ci_automation.registry.port import Registry
 
 

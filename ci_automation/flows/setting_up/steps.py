@@ -7,7 +7,7 @@ from itertools import count, takewhile
 from operator import eq
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.setting_up.answers import CONFIGURATION
+from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers
 from ci_automation.flows.setting_up.cluster_steps import (
     in_clusters,
     left_before_commit,
@@ -19,10 +19,9 @@ from ci_automation.flows.setting_up.cluster_steps import (
 from ci_automation.flows.setting_up.files import ENVIRONMENT, PUBLIC_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.setting_up.answers import Answers
 
 
 TODO = ".github/flux-manifests.todo.md"
@@ -41,29 +40,20 @@ issue: `gh issue create --title "Set up signed Flux" --body-file {TODO}`
 Capital letters such as TOKEN are for you to replace. Commands are for bash or zsh, at the top of this clone."""
 
 
-def left_to_do(
-    answers: Answers,
-    *,
-    tags: Mapping[str, Collection[str] | None],
-    newest: str,
-    pin: str,
-    declined: Sequence[str] = (),
-    registries: Sequence[str] = (),
-) -> dict[str, list[str]]:
+def left_to_do(answers: Answers, declined: Sequence[str], registries: Sequence[str]) -> dict[str, list[str]]:
     """Return the steps that a person still takes, by the titles of their sections.
 
-    After its first line a step has lines of commands. `tags` are those of each channel's repository; None: not known.
-    The channels begin with the version `newest`, and workflows run the action at the commit `pin`. `declined` are the
-    files that the person left alone. Runs need a login at the `registries`.
+    After its first line a step has lines of commands. `declined` are the files that the person left alone. Runs need a
+    login at the `registries`.
     """
     at = f"{answers.place.server}/{answers.place.repository}"
-    there = {name: it for name, it in answers.channels.items() if _is_there(it, tags[name])}
+    there = {name: it for name, it in answers.channels.items() if answers.has(name)}
     sections: dict[str, Iterable[str]] = {
-        "First: which channels exist": _asked(answers, tags),
-        "The action, once for your organisation": _action(answers, pin),
-        "Files": _files(answers, tags, declined),
+        "First: which channels exist": _asked(answers),
+        "The action, once for your organisation": _action(answers),
+        "Files": _files(answers, declined),
         f"Settings of {answers.place.repository}": _settings(answers, at, registries),
-        "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml", tags, newest),
+        "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml"),
         "Clusters: before they move": left_to_name(answers),
         "The package, which is private at first": _pulled(answers),
         "Clusters that follow a channel now, and do not verify it": left_to_verify(answers, there),
@@ -123,9 +113,9 @@ def _ticked(page: str) -> Iterator[tuple[str, str]]:
         yield from ((section.partition("\n")[0], step) for step in _TICKED.findall(section))
 
 
-def _asked(answers: Answers, tags: Mapping[str, Collection[str] | None]) -> Iterator[str]:
+def _asked(answers: Answers) -> Iterator[str]:
     """Yield what lets the registry say which channels it has, if it did not."""
-    silent = dict.fromkeys(it.repository for name, it in answers.channels.items() if tags[name] is None)
+    silent = dict.fromkeys(it.repository for name, it in answers.channels.items() if answers.tags[name] is None)
     for repository in silent:
         host = str(repository).removeprefix("oci://").partition("/")[0]
         password = f", with a token as the password: {_TOKEN}" if host == "ghcr.io" else "."
@@ -137,13 +127,13 @@ def _asked(answers: Answers, tags: Mapping[str, Collection[str] | None]) -> Iter
         )
 
 
-def _action(answers: Answers, pin: str) -> Iterator[str]:
+def _action(answers: Answers) -> Iterator[str]:
     """Yield how workflows come to the action."""
     action = answers.action.partition("@")[0]
     at = f"{answers.place.server}/{action}"
     yield (
-        f"Workflows run {at}/commit/{pin}. If that page is not there, make the repository {action}, and push this "
-        f"project to it from a checkout with the whole history.\ngit push {at} HEAD:main"
+        f"Workflows run {at}/commit/{answers.pin}. If that page is not there, make the repository {action}, and push "
+        f"this project to it from a checkout with the whole history.\ngit push {at} HEAD:main"
     )
     yield f'If that repository is private, let yours use it: {at}/settings/actions, "Access".'
     owner = answers.place.repository.partition("/")[0]
@@ -153,11 +143,7 @@ def _action(answers: Answers, pin: str) -> Iterator[str]:
     )
 
 
-def _files(
-    answers: Answers,
-    tags: Mapping[str, Collection[str] | None],
-    declined: Sequence[str],
-) -> Iterator[str]:
+def _files(answers: Answers, declined: Sequence[str]) -> Iterator[str]:
     """Yield what comes into Git."""
     if declined:
         yield (
@@ -170,7 +156,7 @@ def _files(
     if answers.migration:
         yield from left_before_commit(answers, answers.migration)
     there = answers.there
-    if overlay and _is_there(channel, tags[name]) and (answers.unlike or not there):
+    if overlay and answers.has(name) and (answers.unlike or not there):
         differing = f"They differ in {', '.join(answers.unlike)}. " if answers.unlike else ""
         yield (
             f"Bring the own files of {channel} into {overlay}, since runs ask to remove what is not in Git. {differing}"
@@ -181,13 +167,13 @@ def _files(
             f"Write `componentsFile: {there.components}` for {name} in {CONFIGURATION}: {channel} has no "
             f"{answers.components}, and its adoption would fail."
         )
-    if _is_there(channel, tags[name]):
+    if answers.has(name):
         yield (
             f"If clusters follow {channel} unverified, write `paused: true` below `name: {name}` in {CONFIGURATION}, "
             "or the first run after its adoption publishes the newest patch to them."
         )
     failing = "Runs fail until a channel has its first signed digest."
-    if answers.migration and not _is_there(channel, tags[name]):
+    if answers.migration and not answers.has(name):
         pause = f"`paused: true` below `name: {name}` keeps these back until you delete it"
         failing = f"{failing} From then on they publish newer patches: {pause}."
     yield f"Commit the files, and bring them to {answers.place.branch}. {failing}"
@@ -226,20 +212,17 @@ def _login(answers: Answers, at: str, registries: Sequence[str]) -> str:
     )
 
 
-def _first_digests(
-    answers: Answers, run: str, tags: Mapping[str, Collection[str] | None], newest: str
-) -> Iterator[str]:
+def _first_digests(answers: Answers, run: str) -> Iterator[str]:
     """Yield how each channel gets its first signed digest: a run has to trust those that exist before."""
-    there = {name: _is_there(it, tags[name]) for name, it in answers.channels.items()}
     (first, _), known = answers.first, set()
-    waves = sorted(answers.waves, key=lambda wave: there[wave[0]] is not True)
+    waves = sorted(answers.waves, key=lambda wave: answers.has(wave[0]) is not True)
     for name, source in ((first, ""), *waves):
         channel = answers.channels[name]
-        if channel.repository not in known and tags[name] != ():
+        if channel.repository not in known and answers.tags[name] != ():
             yield from _role(answers, channel)
         known.add(channel.repository)
         approved = "A reviewer approves the run."
-        if there[name]:
+        if answers.has(name):
             before = f" Until then, promotions to {name} fail." if source else ""
             which = f"Adopt {channel}, unless this workflow signed it."
             yield f"{which} {run}: command adopt, artifact {name}. {approved}{before}"
@@ -249,11 +232,7 @@ def _first_digests(
                 f"or at once with `after: 0h` in its configuration. {approved}"
             )
         else:
-            yield f"{run}: command init, artifact {name}, to {newest}. {approved}"
-
-
-def _is_there(channel: Reference, tags: Collection[str] | None) -> bool | None:
-    return None if tags is None else channel.tag in tags
+            yield f"{run}: command init, artifact {name}, to {answers.version}. {approved}"
 
 
 def _role(answers: Answers, channel: Reference) -> Iterator[str]:
