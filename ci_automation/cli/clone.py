@@ -42,6 +42,21 @@ class NotGitHub(UsageError):
         super().__init__(f"the remote origin is on {host}, and `setup` writes workflows of GitHub Actions")
 
 
+class UnknownRepository(UsageError):
+    """No clone, or no remote of it, says which repository on GitHub is meant."""
+
+    hint = (
+        "Nothing was written. Run `setup` in a clone of it: `git clone https://github.com/OWNER/NAME`. Or add "
+        "--repository OWNER/NAME, which writes the files here."
+    )
+
+    def __init__(self, top: Path) -> None:
+        where = f"the clone {top} has no remote origin" if (top / ".git").exists() else f"{top} is in no clone of Git"
+        if git(top, "remote", "get-url", "origin"):  # its address may hold a login
+            where = f"the remote origin of the clone {top} is no repository on GitHub"
+        super().__init__(f"{where}, so the fleet repository is not known")
+
+
 def top_of(folder: Path) -> Path:
     """Return the top of the clone that a folder is in, else the folder."""
     return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)

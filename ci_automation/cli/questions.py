@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 
 from ci_automation.cli.clone import (
     NotGitHub,
+    UnknownRepository,
     bootstrapped_folders,
     checkout_of_action,
     default_branch,
@@ -114,10 +115,10 @@ def answered_place(ask: Questions, top: Path) -> GitHubPlace:
     """Return the repository on GitHub with its default branch, and say what says so.
 
     Raises:
-        NotGitHub, Unanswered: it is not known.
+        NotGitHub, UnknownRepository: it is not known.
     """
     if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
-        raise NotGitHub(host) if (host := other_host(top)) else Unanswered("repository")
+        raise NotGitHub(host) if (host := other_host(top)) else UnknownRepository(top)
     if not ask.told["branch"]:
         why = f"{default_branch(top)[1]}. If that is another, give --branch NAME."
         print_aside(f"Workflows run and sign on the branch {place.branch}: {why}")

@@ -171,7 +171,7 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     """Return what the options, the clone and a person say of each family.
 
     Raises:
-        NotGitHub: the remote is on another host, and no option names a repository on GitHub.
+        NotGitHub, UnknownRepository: no remote and no option names a repository on GitHub.
         Unanswered: an answer is missing, and there is no terminal.
         MistypedChannel: a channel has nearly the name of one that exists, and no answer said that it is a new one.
     """

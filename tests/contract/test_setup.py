@@ -698,12 +698,32 @@ def test_a_remote_that_is_not_github_is_told_with_what_works_there(
         assert f"identity: {identity}\n" in files(clone)[".github/flux-manifests.yaml"]
 
 
-def test_without_a_remote_the_repository_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("remote", "wrong"),
+    [
+        (None, "{} is in no clone of Git"),
+        ("", "the clone {} has no remote origin"),
+        ("/srv/git/secret.git", "the remote origin of the clone {} is no repository on GitHub"),
+    ],
+    ids=["no clone", "no remote", "another remote"],
+)
+def test_without_a_repository_on_github_it_says_what_is_wrong_where_and_what_to_do(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    remote: str | None,
+    wrong: str,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    for words in (("init", "-q"), ("remote", "add", "origin", remote or ""))[: (remote is not None) + bool(remote)]:
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path if remote is None else tmp_path / "below")
     assert run(["setup", CHANNEL, *ACTION]) == 2
-    assert "--repository is missing" in capsys.readouterr().err
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{wrong.format(tmp_path)}, so the fleet repository is not known" in told
+    assert "Nothing was written. Run `setup` in a clone of it: `git clone https://github.com/OWNER/NAME`. Or " in told
+    assert "secret.git" not in told  # an address may hold a login
+    assert not (tmp_path / ".github").exists()
 
 
 def test_a_configuration_that_is_there_keeps_what_it_has_and_gets_the_channel(clone: Path) -> None:
