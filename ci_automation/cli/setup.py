@@ -38,7 +38,7 @@ from ci_automation.flows.setting_up.answers import (
     families,
     named_references,
 )
-from ci_automation.flows.setting_up.files import WORKFLOWS, other_registries, setup_files, shipped_pin
+from ci_automation.flows.setting_up.files import WORKFLOWS, setup_files, shipped_pin
 from ci_automation.flows.setting_up.steps import TODO, left_to_do, numbered, one_list, with_boxes
 from ci_automation.flux.components import unified_diff
 from ci_automation.report.blocks import MarkedLine
@@ -128,8 +128,8 @@ def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
         if answers.named:
             files.update(_files(top, answers, lambda path: files.get(path) or written_at(top / path)))
     declined = _declined(top, files, yes=ask.yes)
-    registries = other_registries(parse_config(files[CONFIGURATION].encode(), CONFIGURATION).artifacts)
-    left = one_list(left_to_do(it, declined, registries) for it in answered)
+    config = parse_config(files[CONFIGURATION].encode(), CONFIGURATION)
+    left = one_list(left_to_do(it, config, declined) for it in answered)
     todo = {TODO: with_boxes(left, written_at(top / TODO))}
     declined += _declined(top, todo, yes=ask.yes)
     for path, text in {**files, **todo}.items():

@@ -329,6 +329,38 @@ def test_workflows_log_in_at_other_registries(
     assert told == jobs.split()
 
 
+PULL = (
+    "-n flux-system create secret docker-registry {} --docker-server={} --docker-username=USER --docker-password=TOKEN"
+)
+ASKS = "If registry.example.com asks for a login{} "
+
+
+@pytest.mark.parametrize(
+    ("address", "sync", "secret", "asks"),
+    [
+        (ELSEWHERE, "", PULL.format("pull-flux-manifests", "registry.example.com"), ASKS),
+        (ELSEWHERE, "{secretRef: {name: own}}", PULL.format("own", "registry.example.com"), ""),
+        ("oci://ghcr.io/fakeco/flux", "{secretRef: {name: own}}", PULL.format("own", "ghcr.io"), ""),
+        (ELSEWHERE, "{provider: aws}", "", ""),
+        ("oci://ghcr.io/fakeco/flux", "{serviceAccountName: puller}", "", ""),
+    ],
+)
+def test_the_secret_by_which_clusters_pull_has_the_name_that_their_objects_have(
+    clone: Path, address: str, sync: str, secret: str, asks: str
+) -> None:
+    assert run(["setup", f"{address}:staging", f"{address}:production", "--action", PINNED]) == 0
+    if sync:
+        text = files(clone)[CONFIG].replace("defaults:\n", f"defaults:\n  sync: {{source: {sync}}}\n")
+        (clone / CONFIG).write_text(text)
+        assert run(["setup", "--yes"]) == 0
+        assert sync.rsplit(": ", maxsplit=1)[-1].strip("}") in files(clone)["flux-manifests/staging/sync.yaml"]
+    listed = files(clone)[TODO]
+    assert re.findall(r"kubectl (.* create secret docker-registry .*)", listed) == ([secret] if secret else [])
+    assert ("Make it public" in listed, "docker-server" in listed) == (False, bool(secret))
+    assert [asks.format(it) in listed for it in (": write `sync:", ", in each cluster,")] == [True, True]
+    assert ("make the Secret that the objects name" in listed) is bool(secret and sync)
+
+
 def test_a_login_of_the_configuration_or_of_ghcr_needs_no_other(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ from itertools import count, takewhile
 from operator import eq
 from typing import TYPE_CHECKING
 
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers
 from ci_automation.flows.setting_up.cluster_steps import (
     in_clusters,
@@ -16,18 +17,21 @@ from ci_automation.flows.setting_up.cluster_steps import (
     left_to_name,
     left_to_verify,
 )
-from ci_automation.flows.setting_up.files import ENVIRONMENT, PUBLIC_KEY
+from ci_automation.flows.setting_up.files import ENVIRONMENT, PUBLIC_KEY, other_registries
+from ci_automation.flux.following import SyncSettings
+from ci_automation.report.cluster_objects import named_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.config.model import Config
 
 
 TODO = ".github/flux-manifests.todo.md"
 _GHCR = "oci://ghcr.io/"
 _TOKEN = "https://github.com/settings/tokens/new?scopes=read:packages"  # noqa: S105  # the page that makes one
 _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
+_LOGINS = {"secretRef", "serviceAccountName", "provider"}  # of an OCIRepository
 _EACH = ": each follows one channel, since the objects of all have the same names"
 _TICKED = re.compile(r"^- \[[xX]\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
 _LOOK, _DOCTOR = "Look in this clone for what is missing.", "GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
@@ -40,11 +44,10 @@ issue: `gh issue create --title "Set up signed Flux" --body-file {TODO}`
 Capital letters such as TOKEN are for you to replace. Commands are for bash or zsh, at the top of this clone."""
 
 
-def left_to_do(answers: Answers, declined: Sequence[str], registries: Sequence[str]) -> dict[str, list[str]]:
+def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dict[str, list[str]]:
     """Return the steps that a person still takes, by the titles of their sections.
 
-    After its first line a step has lines of commands. `declined` are the files that the person left alone. Runs need a
-    login at the `registries`.
+    After its first line a step has lines of commands. `declined` are the files that the person left alone.
     """
     at = f"{answers.place.server}/{answers.place.repository}"
     there = {name: it for name, it in answers.channels.items() if answers.has(name)}
@@ -52,10 +55,11 @@ def left_to_do(answers: Answers, declined: Sequence[str], registries: Sequence[s
         "First: which channels exist": _asked(answers),
         "The action, once for your organisation": _action(answers),
         "Files": _files(answers, declined),
-        f"Settings of {answers.place.repository}": _settings(answers, at, registries),
+        f"Settings of {answers.place.repository}": _settings(answers, at, other_registries(config.artifacts)),
         "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml"),
         "Clusters: before they move": left_to_name(answers),
-        "The package, which is private at first": _pulled(answers),
+        "The package, which is private at first": _pulled(answers, config, github=True),
+        "The login by which clusters pull": _pulled(answers, config, github=False),
         "Clusters that follow a channel now, and do not verify it": left_to_verify(answers, there),
         **(
             left_for_clusters(answers, answers.migration)
@@ -254,20 +258,30 @@ def _at_github(channel: Reference) -> bool:
     return str(channel).startswith(_GHCR)
 
 
-def _pulled(answers: Answers) -> Iterator[str]:
-    """Yield how clusters may pull."""
-    if not (pages := dict.fromkeys(_package(it) for it in answers.channels.values() if _at_github(it))):
-        return
-    for page in pages:
-        yield f'Make it public below "Danger Zone", and skip the rest of this section, or keep it private: {page}'
-    yield (
-        f"Private: write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of {CONFIGURATION}. "
-        "Then run `flux-manifests setup`, which writes it into the objects for clusters."
-    )
+def _pulled(answers: Answers, config: Config, *, github: bool) -> Iterator[str]:
+    """Yield how clusters may pull from ghcr.io, or from other registries: with the Secret that their objects name."""
+    undecided, secrets = list[Reference](), dict[str, None]()
+    for it in map(config.find, answers.channels):
+        settings = it.sync or SyncSettings()
+        if _at_github(it.channel) is not github or not isinstance(it.channel.repository, OciRepository):
+            continue
+        source = settings.source
+        if _LOGINS.isdisjoint(source):
+            undecided.append(it.channel)
+            source = {"secretRef": {"name": _PULL}}  # which a person is told to write
+        needed = named_secrets(settings.namespace or answers.home, it.channel, source, {})
+        secrets |= {each.command: None for each in needed if each.template.startswith("docker-registry")}
+    if github:
+        for page in dict.fromkeys(map(_package, undecided)):
+            yield f'Make it public below "Danger Zone", and skip the rest of this section, or keep it private: {page}'
+    hosts = {str(it.repository).removeprefix("oci://").partition("/")[0] for it in undecided}
+    where = "Private" if github else f"If {' or '.join(sorted(hosts))} asks for a login"
+    if undecided:
+        yield (
+            f"{where}: write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of {CONFIGURATION}. "
+            "Then run `flux-manifests setup`, which writes it into the objects for clusters."
+        )
+    made = f"{where}, in each cluster," if undecided else "In each cluster, make the Secret that the objects name,"
     guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
-    home = answers.home
-    secret = f"-n {home} create secret docker-registry {_PULL} --docker-server=ghcr.io"
-    yield (
-        f"Private, in each cluster, with a TOKEN that may only pull: {guide}\n"
-        f"{in_clusters(answers, f'kubectl {secret} --docker-username=USER --docker-password=TOKEN')}"
-    )
+    for command in secrets:
+        yield f"{made} with a TOKEN that may only pull: {guide}\n{in_clusters(answers, command)}"
