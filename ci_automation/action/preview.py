@@ -174,10 +174,10 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
 
 def _changed(repository: Repository, files: Files, base: str, head: str) -> tuple[str, tuple[str, ...]]:
     """Return the merge base of two commits, and every path that differs between it and the head."""
-    since, paths = repository.compared(base, head)
-    if paths is None:
-        paths = changed_between(*(dict(files.listed(oid)) for oid in (since, head)))
-    return since, paths
+    found = repository.compared(base, head)
+    if found.paths is None:
+        return found.base, changed_between(*(dict(files.listed(oid)) for oid in (found.base, head)))
+    return found.base, found.paths
 
 
 def _file_reviews(

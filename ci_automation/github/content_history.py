@@ -16,7 +16,7 @@ from ci_automation.github.errors import (
 )
 from ci_automation.github.files import PLAIN_MODES, Files
 from ci_automation.github.making import MAKING, BranchLog
-from ci_automation.github.model import Actor, BranchUpdate, ContentAt, ContentMerge, Making, PullSnapshot
+from ci_automation.github.model import Actor, BranchUpdate, Comparison, ContentAt, ContentMerge, Making, PullSnapshot
 from ci_automation.github.pulls import FILE, PULL, read_pull, read_text
 from ci_automation.github.repository import Ahead, Repository, snapshot_fields
 
@@ -40,7 +40,7 @@ fragment Merged on Commit {
 """
 _WITH_REQUESTS = 5  # commits that one query asks for the requests of: GitHub counts what a query could return
 _ATTRIBUTES = ".gitattributes"
-_MOST_FILES, _MOST_LINES = 300, 20_000  # that the page of a request shows (GitHub, "Limits for viewing content")
+_MOST_FILES, _MOST_LINES = 299, 20_000  # that comparisons and pages show (GitHub, "Limits for viewing content")
 
 
 class ContentHistory(BranchLog):
@@ -56,7 +56,7 @@ class ContentHistory(BranchLog):
         # By commit, folder and configuration file.
         self._known: dict[tuple[str, str, str], ContentAt | None] = {}  # None: GitHub does not have it any more
         self._folders: dict[str, Mapping[str, str]] = {}
-        self._bases: dict[tuple[str, str], str] = {}
+        self._pages: dict[tuple[str, str], Comparison] = {}
         self._merged: dict[tuple[str, str, str], tuple[Actor, str, tuple[Fields, ...]]] = {}
 
     def head(self, folder: str, config: str) -> tuple[str, ContentAt, datetime]:
@@ -121,9 +121,10 @@ class ContentHistory(BranchLog):
                 if pull.base == default and not pull.cross_repository:
                     making = self.read_making(request, pull, viewer, pushes=made)
                     if _is_shown_whole(request):
-                        since = self._merge_base(update.before, pull.head) if compared else update.before
-                        states = self.contents(filter(None, (since, pull.head)), folder, config)
-                        base, head = states.get(since or ""), states.get(pull.head) if since else None
+                        page = self._compared(update.before, pull.head) if compared else Comparison(update.before, ())
+                        if page and page.shows(folder):
+                            states = self.contents((page.base, pull.head), folder, config)
+                            base, head = states.get(page.base), states.get(pull.head)
                 making = replace(making, merged_as=update.kind)
                 found[after] += (ContentMerge(pull, base, head, making, viewer),)
         return found
@@ -187,14 +188,14 @@ class ContentHistory(BranchLog):
                 for tip in (tip for request in nodes for tip in request.nodes("tip")):
                     self._learned(tip.fields("commit"), folder, config)
 
-    def _merge_base(self, before: str, head: str) -> str | None:
-        """Return the newest commit that both have, or None where GitHub lacks one."""
-        if (before, head) not in self._bases:
+    def _compared(self, before: str, head: str) -> Comparison | None:
+        """Return what the page of a request compared, or None where GitHub lacks a commit."""
+        if (before, head) not in self._pages:
             try:
-                self._bases[before, head], _ = Repository(self._client, self.name).compared(before, head)
+                self._pages[before, head] = Repository(self._client, self.name).compared(before, head)
             except NotOnGitHub:
                 return None
-        return self._bases[before, head]
+        return self._pages[before, head]
 
     def _asked(
         self, fragments: str, asked: str, folder: str, config: str, more: Mapping[str, str] | None = None

@@ -153,11 +153,25 @@ class ContentAt(Struct, frozen=True):
     attributes: Mapping[str, str | None] = {}  # None: it is there, and GitHub does not show it whole
 
 
+class Comparison(Struct, frozen=True):
+    """The difference between two commits since the newest one that both have, as the page of a request shows it."""
+
+    base: str  # that newest commit
+    paths: tuple[str, ...] | None  # of all files that differ, old names too; None: there are more than GitHub lists
+    moved: tuple[tuple[str, str], ...] = ()  # from where to where, each with no lines but those that changed
+
+    def shows(self, folder: str) -> bool:
+        """Return whether it shows all files that are new in a folder: no others, and none that was elsewhere before."""
+        inside = f"{folder}/"
+        came = any(new.startswith(inside) and not old.startswith(inside) for old, new in self.moved)
+        return self.paths is not None and not came
+
+
 class ContentMerge(Struct, frozen=True):
     """A merged pull request, and the content that its page compared: from the merge base to its head."""
 
     pull: PullRequest
-    merge_base: ContentAt | None  # None: GitHub does not say, or the request is too large, of a fork or went elsewhere
+    merge_base: ContentAt | None  # None: not known, or not all was shown, or it is of a fork, or went elsewhere
     head: ContentAt | None  # None: as well, or GitHub does not have that commit any more
     making: Making
     viewer: Actor  # who we are

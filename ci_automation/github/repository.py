@@ -21,6 +21,7 @@ from ci_automation.github.model import (
     Actor,
     Branch,
     Commit,
+    Comparison,
     Making,
     PullRequest,
     PullSnapshot,
@@ -175,21 +176,20 @@ class Repository(BranchLog):
             path = f"/repos/{self.name}/git/tags/{sha}"
         raise UnexpectedGitHubAnswer(f"the tag {tag} of {self.name} is a tag of a tag of a tag without end")
 
-    def compared(self, base: str, head: str) -> tuple[str, tuple[str, ...] | None]:
-        """Return the merge base of two commits, and the paths of all files that differ between it and the head.
-
-        The page of a pull request shows these. The paths are None if there are more than GitHub lists.
+    def compared(self, base: str, head: str) -> Comparison:
+        """Return the difference between a commit and the head of a pull request into it.
 
         Raises:
             NotOnGitHub: a commit does not exist, or the two have no common ancestor.
         """
         # Commits are not asked for.
         found = self._one(f"/compare/{segment(base)}...{segment(head)}?per_page=1")
-        base = found.fields("merge_base_commit").oid("sha")
+        since = found.fields("merge_base_commit").oid("sha")
         if not found.has("files") or len(files := found.each("files")) >= _MOST_COMPARED:
-            return base, None
-        names = {name for file in files for name in (file.text("filename"), file.maybe_text("previous_filename"))}
-        return base, tuple(sorted(filter(None, names)))
+            return Comparison(since, None)
+        names = [(file.maybe_text("previous_filename"), file.text("filename")) for file in files]
+        moved = tuple((old, new) for old, new in names if old)
+        return Comparison(since, tuple(sorted({name for both in names for name in both if name})), moved)
 
     def head_status(self, context: str) -> Status | None:
         """Return the status under a context at the head of the default branch, or None without one.

@@ -811,6 +811,16 @@ def concealed_and_renamed(scene: Scene) -> None:
     by_requests(scene, {first: None, then: patch("9Gi")})
 
 
+def from_elsewhere(*more: bytes) -> Callable[[Scene], None]:
+    """Return how a file that nobody looked at comes into the folder: its page shows no lines but those that change."""
+
+    def change(scene: Scene) -> None:
+        scene.fleet.push("main", {"examples/a.yaml": patch("9Gi")}, "ada")
+        by_requests(scene, {"examples/a.yaml": None, f"{FOLDER}/a.yaml": b"".join((patch("9Gi"), *more))})
+
+    return change
+
+
 def binary(scene: Scene) -> None:
     """Merge a file in UTF-16, which clusters read, and of which Git shows no lines."""
     by_requests(scene, {f"{FOLDER}/more.yaml": patch("9Gi").decode().encode("utf-16")})
@@ -882,6 +892,8 @@ NOT_PROVEN = {
     "files that the page did not show": (concealed, "did not show all changes"),
     "files that attributes in the folder hid": (concealed_from_inside, "did not show all changes"),
     "a hidden file that got another name": (concealed_and_renamed, "did not show all changes"),
+    "a file that came from elsewhere": (from_elsewhere(), "did not show all changes"),
+    "a changed file that came from elsewhere": (from_elsewhere(b"# more"), "did not show all changes"),
     "a file that is binary for Git": (binary, "did not show all changes"),
     "a file that was binary for Git": (once_binary, "did not show all changes"),
     "a comment that ends for YAML alone": (of_a_file("# a\u2028- op: add\n".encode()), "did not show all changes"),
@@ -909,6 +921,8 @@ MORE = {  # requests of a run beside the 3 of content that waits (ADR 17)
     "the merge of who may not write now": 3,
     "files that attributes in the folder hid": 1,
     "a hidden file that got another name": 1,
+    "a file that came from elsewhere": 1,
+    "a changed file that came from elsewhere": 1,
     "a file that was binary for Git": 2,
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, TooManyFiles, UnexpectedGitHubAnswer
 from ci_automation.github.files import Files
-from ci_automation.github.model import Actor, PullState, Review
+from ci_automation.github.model import Actor, Comparison, PullSnapshot, PullState, Review
 from ci_automation.github.repository import Repository
 from tests.contract.github.conftest import BRANCH, FLEET, LOCK
 from tests.fakes.forge.faults import Fault, times
@@ -16,7 +16,6 @@ from tests.fakes.forge.people import ACTIONS
 
 if TYPE_CHECKING:
     from ci_automation.github.client import GitHub
-    from ci_automation.github.model import PullSnapshot
     from tests.contract.github.conftest import Open
     from tests.fakes.forge import Forge
     from tests.fakes.forge import repository as double
@@ -328,9 +327,11 @@ def test_the_merge_base_is_where_a_branch_left_the_other(fleet: double.Repositor
     start = fleet.head
     head = fleet.push(BRANCH, {"apps/a.yaml": b"a: 2\n"}, "ada")
     base = fleet.push("main", {"apps/b.yaml": b"b: 1\n"}, "ada")
-    assert repository.compared(base, head) == (start, ("apps/a.yaml",))
-    assert repository.compared(head, head) == (head, ())
+    assert repository.compared(base, head) == Comparison(start, ("apps/a.yaml",))
+    assert repository.compared(head, head) == Comparison(head, ())
+    moved = fleet.push("moved", {"apps/b.yaml": None, "b.yaml": b"b: 1\n"}, "ada", onto=base)
+    assert repository.compared(base, moved) == Comparison(base, ("apps/b.yaml", "b.yaml"), (("apps/b.yaml", "b.yaml"),))
     many = fleet.push("many", {f"apps/{number}": b"" for number in range(300)}, "ada", onto=base)
-    assert repository.compared(base, many) == (base, None)
+    assert repository.compared(base, many) == Comparison(base, None)
     with pytest.raises(NotOnGitHub):
         repository.compared(base, "0" * 40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tests.fakes.forge.state import Pull
@@ -301,11 +302,28 @@ def review_of(repo: Repository, pull: Pull, review: Review) -> Json:
 
 
 def changed_files(repo: Repository, base: str, head: str) -> list[Json]:
-    """Return the files that differ between two commits."""
-    trees = (repo.objects.commits[sha].tree for sha in (base, head))
-    files = []
-    for path, (before, after) in repo.objects.difference(*trees).items():
+    """Return the files that differ between two commits; as Git does, a file that is alike at another path has moved."""
+    changed = repo.objects.difference(*(repo.objects.commits[sha].tree for sha in (base, head)))
+    gone = {path: before for path, (before, after) in changed.items() if before and not after}
+    moved: dict[str, str] = {}
+    for path, (before, after) in changed.items():
+        alike = (old for old, leaf in gone.items() if after and not before and _alike(repo, leaf.sha, after.sha))
+        if (old := next(alike, None)) is not None:
+            moved[path] = old
+            del gone[old]
+    files: list[Json] = []
+    for path, (before, after) in changed.items():
         leaf = after or before
         status = "added" if before is None else "removed" if after is None else "modified"
-        files.append({"filename": path, "status": status, "sha": leaf.sha if leaf else None})
+        found = {"filename": path, "status": status, "sha": leaf.sha if leaf else None}
+        if path in moved:
+            files.append({**found, "status": "renamed", "previous_filename": moved[path]})
+        elif path not in moved.values():
+            files.append(found)
     return files
+
+
+def _alike(repo: Repository, old: str, new: str) -> bool:
+    """Return whether two files have half of their lines in common."""
+    one, other = (Counter(repo.objects.blobs[sha].splitlines()) for sha in (old, new))
+    return 2 * (one & other).total() >= max(one.total(), other.total(), 1)
