@@ -93,11 +93,16 @@ def test_what_was_lost_between_the_jobs_publishes_nothing(scene: Scene, handed: 
 
 
 def test_a_second_attempt_shows_nothing(scene: Scene) -> None:
+    """Where the last job runs all the same, as in the reusable workflow, the yes to the first does not count for it."""
     given = asked(scene)
+    scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
     scene.runner.variables["GITHUB_RUN_ATTEMPT"] = "2"
     ran = shown(scene, given)
-    assert (ran.code, ran.outputs["shown"]) == (USAGE, "")
-    assert "this is a re-run" in ran.said("error")[0]
+    assert (ran.code, "this is a re-run" in ran.said("error")[0]) == (USAGE, True)
+    before = scene.tags
+    last = scene.run("approve", **given, shown=ran.outputs["shown"])
+    assert (last.code, scene.tags) == (REFUSED, before), last
+    assert "its reviewers were shown nothing" in last.said("error")[0]
 
 
 def test_a_run_that_has_the_key_of_another_request_asks_nobody(scene: Scene) -> None:
