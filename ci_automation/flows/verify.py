@@ -87,9 +87,10 @@ def misplaced(observed: Observed, version: Version, ports: Ports) -> Verificatio
     tag = observed.channel.tag
     if tag is None or immutable_version(tag):
         return None
-    placed = as_mirrored(place(observed, ports), ports)
-    is_version = tagged_version(tag) is not None and placed.record is None
-    return (version_tag_problem if is_version else problem_of)(placed, version, ports)
+    placed = place(observed, ports)
+    if tagged_version(tag) is not None and placed.record is None:
+        return version_tag_problem(placed, version, ports)
+    return problem_of(as_mirrored(placed, ports), version, ports)
 
 
 def pull(reference: Reference, ports: Ports) -> tuple[Tree, Digest, str]:

@@ -94,8 +94,7 @@ class Ledger(Struct, frozen=True):
 
     def records(self, digest: Digest) -> tuple[Record, ...]:
         """Return the records that say that this channel moved to `digest`, the oldest first."""
-        name = self.name
-        return tuple(record for record in self.all_records(digest) if record.channel == name)
+        return self._own(self.all_records(digest))
 
     def holds(self, digest: Digest) -> tuple[Hold, ...]:
         """Return the holds of this channel on `digest`, the oldest first; see `holds_on`."""
@@ -142,9 +141,16 @@ class Ledger(Struct, frozen=True):
         Raises:
             ImmutableTagMoved: a tag hides a digest.
         """
-        tags = self.registry.tags(self.channel) if self.trusted else ()
-        found = self._all_tagged([tag for tag in tags if immutable_version(tag) is not None])
-        return tuple(record for records in found for record in records)
+        return self._own(self._of_repository())
+
+    def has_own_repository(self) -> bool:
+        """Return whether any channel of the repository was published there; a mirror has records of others alone.
+
+        Raises:
+            ImmutableTagMoved: a tag hides a digest.
+        """
+        home = self.name.rpartition(":")[0]
+        return any(record.channel.rpartition(":")[0] == home for record in self._of_repository())
 
     def last_content(self) -> RecordedContent | None:
         """Return the content from Git that the channel had last, by what any of its records says.
@@ -170,12 +176,22 @@ class Ledger(Struct, frozen=True):
         versions = {tag: found for tag, found in known.items() if not tag.endswith(position.digest.short)}
         after = [
             records[-1]
-            for found, records in zip(versions.values(), self._all_tagged(list(versions)), strict=True)
-            if records and _is_later(records[-1], position, higher=found > position.version)
+            for found, said in zip(versions.values(), self._all_tagged(list(versions)), strict=True)
+            if (records := self._own(said)) and _is_later(records[-1], position, higher=found > position.version)
         ]
         if position.hold is not None:
             after = [record for record in after if record.at > position.hold.since]
         return max(after, key=lambda record: record.at, default=None)
+
+    def _own(self, records: Iterable[Record]) -> tuple[Record, ...]:
+        name = self.name
+        return tuple(record for record in records if record.channel == name)
+
+    def _of_repository(self) -> Iterator[Record]:
+        """Yield the records of all channels about each digest that an immutable tag names."""
+        tags = self.registry.tags(self.channel) if self.trusted else ()
+        found = self._all_tagged([tag for tag in tags if immutable_version(tag) is not None])
+        return (record for records in found for record in records)
 
     def _all_tagged(self, tags: Sequence[str]) -> Iterator[tuple[Record, ...]]:
         """Yield what `_tagged` returns for each of these tags, a few at a time."""
@@ -184,13 +200,13 @@ class Ledger(Struct, frozen=True):
             yield from self.registry.at_once(*work[start : start + _AT_ONCE])
 
     def _tagged(self, tag: str) -> tuple[Record, ...]:
-        """Return the records of this channel about what an immutable tag names; none if the tag is gone."""
+        """Return the records of what an immutable tag names, of whatever channel; none if the tag is gone."""
         at = self.channel.at_tag(tag)
         if (digest := self.registry.resolve(at)) is None or (self.lenient and not tag.endswith(digest.short)):
             return ()
         if not tag.endswith(digest.short):
             raise ImmutableTagMoved(at, digest)
-        return self.records(digest)
+        return self.all_records(digest)
 
 
 def _newest(moves: Iterable[Record]) -> Record | None:

@@ -18,6 +18,7 @@ from ci_automation.flows.lift import lift
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.prune import survey
+from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.leaving import NotBack
 from ci_automation.flows.publication.tags import VersionTagAstray, VersionTags, VersionTagTaken
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
@@ -346,6 +347,18 @@ class TestWhoseTheyAre:
         assert isinstance(found, VersionTagAstray)
         assert f"Find out who moved {MINOR}. `update " in found.hint
         assert found.hint.endswith(" --heal` moves it back.")
+
+    def test_what_only_another_repository_published_is_noticed_unless_it_is_mirrored(self, world: World) -> None:
+        other = Reference.parse("oci://registry.example/acme/other:production")
+        taken = init(other, MINOR, world.ports(), intent(overlay=SMALLER)).digest
+        copy(world.registry, other, world.registry, CHANNEL.at_tag(str(MINOR)), taken)
+        found = verify_channel(CHANNEL.at_tag(str(MINOR)), world.ports(), wish()).problem
+        assert isinstance(found, VersionTagAstray)
+        assert f"published to {other} and to no channel of this repository" in str(found)
+        assert found.hint.endswith(f"at what a channel of {CHANNEL.repository} published with that version.")
+        mirror = Reference.parse("oci://mirror.example/acme/other:v2.99.4")
+        copy(world.registry, other, world.registry, mirror, taken)
+        assert verify_channel(mirror, world.ports(), wish()).problem is None
 
     @pytest.mark.parametrize("after", [0, 1], ids=["the channel moved", "the tag moved"])
     def test_a_race_for_a_tag_is_told(self, world: World, after: int) -> None:

@@ -18,6 +18,7 @@ from ci_automation.errors import Conflict, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Placed
 from ci_automation.flux.artifact import immutable_tag, immutable_version, tagged_version, version_tag
 from ci_automation.impact.change import in_shell
+from ci_automation.records.attached import known_as
 from ci_automation.records.ledger import Position
 from ci_automation.registry.port import TagMoved
 
@@ -65,10 +66,13 @@ class VersionTagAstray(VerificationFailed):
 
     hint = "Find out who moved the tag. The next `update` of the channel, or `check --heal`, moves it back."
 
-    def __init__(self, tag: Reference, digest: Digest, why: str, channel: Reference) -> None:
+    def __init__(self, tag: Reference, digest: Digest, why: str, channel: Reference | None) -> None:
         super().__init__(f"{tag} is at {digest}, {why}")
-        heal = in_shell("check", str(channel), "--heal")
-        self.hint = f"Find out who moved {tag.tag}. {in_shell('update', str(channel))} or {heal} moves it back."
+        way = f"Delete it, or point it at what a channel of {tag.repository} published with that version."
+        if channel is not None:
+            heal = in_shell("check", str(channel), "--heal")
+            way = f"{in_shell('update', str(channel))} or {heal} moves it back."
+        self.hint = f"Find out who moved {tag.tag}. {way}"
 
 
 def tag_for_ever(channel: Reference, version: Version, manifest: Manifest, ports: Ports) -> None:
@@ -166,12 +170,20 @@ def digests_before(base: Digest | None, holds: Iterable[Hold]) -> frozenset[Dige
 def version_tag_problem(placed: Placed, version: Version, ports: Ports) -> VersionTagAstray | None:
     """Return why a version tag, which leads to `version`, is not where it belongs; None if nothing speaks against it.
 
-    It belongs to each channel of the repository whose records name the digest: one that accounts for it is enough.
+    It belongs to each channel of the repository whose records name the digest: one that accounts for it is enough. What
+    only channels of other repositories had belongs to a mirror of them alone, which has no records of its own.
     """
     named = tagged_version(str(placed.channel.tag))
     assert named is not None  # noqa: S101  # for the type checker: the caller knows that it is a version tag
+    ledger = ports.ledger(placed.channel)
+    home = ledger.name.rpartition(":")[0]
+    here = [tag for repository, _, tag in (name.rpartition(":") for name in placed.others) if repository == home]
+    if placed.others and not here and ledger.has_own_repository():
+        others = ", ".join(known_as(ports.registry, placed.channel, name) for name in placed.others)
+        why = f"which was published to {others} and to no channel of this repository"
+        return VersionTagAstray(placed.channel, placed.digest, why, None)
     why, channel = "" if version == named else f"which is {version}", placed.channel
-    for channel in (placed.channel.at_tag(name.rpartition(":")[2]) for name in placed.others):
+    for channel in map(placed.channel.at_tag, here):
         if not (why := _unaccounted(placed, named, version, channel, ports)):
             return None
     return VersionTagAstray(placed.channel, placed.digest, why, channel) if why else None
