@@ -148,18 +148,21 @@ def own_files(
 ) -> OwnFiles:
     """Return where the own files of a family are. An artifact that is there wins over the folders of clusters.
 
+    `tags` has the channels of all families.
+
     Raises:
         UnfitAnswer: the option names another folder than the configuration.
         UnknownCluster: a list of clusters has a name that no folder has.
         UnfitClusterFolder: a folder of `flux bootstrap` cannot be taken over.
     """
     first, _ = family.first
-    listed = {name: (written_at(top / objects / name / CLUSTERS) or "").split() for name in family.channels}
+    every = {name: (written_at(top / objects / name / CLUSTERS) or "").split() for name in tags}
+    listed = {name: every[name] for name in family.channels}
     synced = bootstrapped_folders(top, former=True)
     for name, clusters in listed.items():
         _require_folders(f"{objects}/{name}/{CLUSTERS}", clusters, synced)
     taken = first_overlay(top, known.overlay, None).tree if known and known.overlay and synced else None
-    migration = read_migration(top, bootstrapped_folders(top), synced, listed, taken)
+    migration = read_migration(top, bootstrapped_folders(top), synced, every, family.channels, taken)
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
     looked = [name for name in family.channels if name in there and (migration or name == first)]
     existing = {name: found for name in looked if (found := existing_at(family.channels[name]))}

@@ -182,11 +182,14 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     signers = (written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml"))
     shipped = shipped_pin(_template)
     action = answered_action(ask, signers, shipped, place.server)
-    signing, approval = usual_answers(configured.get(next(it for it in found if it.named).first[1]))
+    signing, approval = usual_answers(
+        configured.get(next(it for it in found if it.named).first[1]) or next(iter(configured.values()), None)
+    )
     signing = ask.answer("signing", "Sign keyless, or with a key?", signing)
     approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", approval)
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     channels = said.pop("channels") or " ".join("" if config else str(it) for it in found[0].channels.values())
+    moving = tuple(name for it in own if it.migration for there in it.migration.moving.values() for name in there)
     return [
         Answers(
             **asdict(its),
@@ -196,6 +199,7 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
             signing=SigningMode(signing),
             approval=ApprovalVia(approval),
             again=command_again(channels, said),
+            moving=moving,
         )
         for its in own
     ]

@@ -58,6 +58,8 @@ REFERRED = {  # by its number in the tutorial
 }
 MOST = 32  # boxes for three channels, whatever the number of clusters
 
+US = "Clusters of production-us, when production-us has its first digest"
+
 
 def git(top: Path, *words: str) -> None:
     own = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
@@ -448,6 +450,36 @@ def test_the_folder_that_was_taken_over_stays_the_model_when_most_are_like_anoth
         left(*THREE, "--yes"), "Unlike 1 of 3 folders, production-01 and production-02 differ from staging-03: "
     )
     assert not (clone / "flux-manifests/production/clusters.txt").exists()
+
+
+@pytest.mark.parametrize("signing", [(), ("--signing", "key")], ids=["keyless", "key"])
+def test_a_cluster_that_differs_gets_a_channel_of_its_own_by_the_command_of_the_list(
+    clone: Path, left: Callable[..., list[str]], signing: tuple[str, ...]
+) -> None:
+    for name in ("staging", "production-eu", "production-us", "stable"):
+        own = {**OWN, "memory.yaml": OWN["memory.yaml"].replace("2Gi", "4Gi")} if name == "production-us" else OWN
+        bootstrap(clone, f"clusters/{name}/flux-system", own=own)
+    listed = left(*THREE, *signing)
+    told = line(listed, "production-us differs from staging: memory.yaml. No step below moves them until that is")
+    ((command,),) = [re.findall(r"names them\. `flux-manifests (.*?)` gives it a channel of its own", told)]
+    listed = left(*command.split(), "--yes")
+    assert not any("differs from" in it for it in listed)
+    first, *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
+    assert (last.name, last.overlay, last.promote) == ("production-us", "flux/production-us", None)
+    assert (first.overlay, first.signing.mode) == ("clusters/flux-system", last.signing.mode)
+    folder = clone / "clusters/production-us/flux-system"
+    taken = {it.name: it.read_text() for it in (clone / "flux/production-us").iterdir()}
+    assert taken["memory.yaml"] == (folder / "memory.yaml").read_text() != OWN["memory.yaml"]
+    assert sorted(taken) == ["kustomization.yaml", "memory.yaml"]
+    names = {it.parent.name: it.read_text().split() for it in (clone / "flux-manifests").glob("*/clusters.txt")}
+    assert (names["production"], names["production-us"]) == (["production-eu"], ["production-us"])
+    for words in ("Set `prune: false`", "Give the contexts", "with a TOKEN that may only pull", "Look in this clone"):
+        assert line(listed, words)  # once for all clusters: to make a Secret twice fails
+    assert "kubectl --context production-us apply -f flux-manifests/production-us &&" in block(listed, "Move prod", US)
+    assert listed.index("At last") > listed.index(US)
+    before = {path: path.read_text() for path in clone.rglob("*") if path.is_file() and ".git/" not in str(path)}
+    assert left("setup", "--yes") == listed
+    assert {path: path.read_text() for path in before} == before
 
 
 def test_a_patch_of_a_whole_channel_is_told_as_such(clone: Path, left: Callable[..., list[str]]) -> None:

@@ -77,6 +77,11 @@ PRINTED = {
     ("flows/setting_up/cluster_steps.py", "public-key"): "tests/e2e/test_printed.py::test_what_lets_clusters_verify",
     (
         "flows/setting_up/cluster_steps.py",
+        "setup",
+    ): "tests/contract/test_setup_migration.py"
+    "::test_a_cluster_that_differs_gets_a_channel_of_its_own_by_the_command_of_the_list",
+    (
+        "flows/setting_up/cluster_steps.py",
         "render",
     ): "tests/contract/test_setup_migration.py::test_a_migration_by_dispatch_publishes_what_git_applied",
 }

@@ -113,7 +113,8 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
     """What a person decides of a family, beside its files: the repository, who signs, and how to ask.
 
     `action` is the repository with the action, with its commit after an @ if it is not the one of the shipped files;
-    runs are at the commit `pin`. `again` is the command that runs `setup` with these answers.
+    runs are at the commit `pin`. `again` is the command that runs `setup` with these answers. The clusters in `moving`
+    are those of all families that come from Git.
     """
 
     place: GitHubPlace
@@ -122,6 +123,7 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
     signing: SigningMode
     approval: ApprovalVia
     again: str
+    moving: tuple[str, ...]
 
     @property
     def keyless(self) -> bool:

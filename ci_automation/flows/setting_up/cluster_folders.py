@@ -28,7 +28,7 @@ from ci_automation.impact.overlay.bootstrapped import (
 from ci_automation.impact.overlay.kustomization import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ci_automation.flux.version import Version
@@ -144,13 +144,18 @@ class Migration(Struct, frozen=True):
 
 
 def read_migration(
-    top: Path, paths: Sequence[str], synced: Sequence[str], listed: Mapping[str, Sequence[str]], taken: Tree | None
+    top: Path,
+    paths: Sequence[str],
+    synced: Sequence[str],
+    every: Mapping[str, Sequence[str]],
+    channels: Collection[str],
+    taken: Tree | None,
 ) -> Migration | None:
     """Return what the folders of a clone that `flux bootstrap` made have for these channels; None: there are none.
 
-    `synced` are also those that Git has left to the artifact. For each channel, `listed` are the clusters that a person
-    or an earlier run has listed. One of them stays as long as Git does not prune for it. An earlier run has `taken`
-    over the files of one folder, which stays the source.
+    `synced` are also those that Git has left to the artifact. For each channel of the clone, `every` has the clusters
+    that a person or an earlier run has listed. One of them stays as long as Git does not prune for it. An earlier run
+    has `taken` over the files of one folder, which stays the source.
 
     Raises:
         UnfitClusterFolder: the folder that the artifact would take over cannot be read.
@@ -158,7 +163,7 @@ def read_migration(
     if not paths:
         return None
     names = ClusterNames.of(synced)
-    named = _by_channel(paths, names, listed)
+    named = {name: it for name, it in _by_channel(paths, names, every).items() if name in (*channels, ANY)}
     order = [path for there in named.values() for path in there]
     if not order:
         return None
@@ -176,7 +181,8 @@ def read_migration(
     left = {path for path in synced if path not in paths and _PLAIN.fullmatch(path) and not _prunes(top, path)}
     kept = {
         channel: tuple(name for name in there if (path := names.path(name)) in read or path in left)
-        for channel, there in listed.items()
+        for channel, there in every.items()
+        if channel in channels
     }
     fit = {name: tuple(there) for name, there in folders.items() if there}
     return Migration(source, fit, unfit, names, kept).to_move_to(source, kept)

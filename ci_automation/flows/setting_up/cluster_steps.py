@@ -7,6 +7,7 @@ are the names of their contexts for kubectl and flux too.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
 
 
+_TAG = re.compile(r"\w[\w.-]*", re.ASCII)  # such as a channel can have
 READY = "wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"  # of kubectl
 
 
@@ -121,6 +123,8 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
             if by
             else f"No step below moves them until that is settled, since no {CLUSTERS} names them"
         )
+        if not by and len(unlike) == 1 and _TAG.fullmatch(name := names.name(unlike[0].path)):
+            told += f". `flux-manifests setup {name}` gives it a channel of its own, with its files"
         whole = [channel for channel, there in migration.folders.items() if channel != ANY and [*there] == unlike]
         all_of = f" That is all of {whole[0]}, and a channel can have patches of its own." if whole else ""
         differ = f"{_called(unlike, migration)} {'differ' if len(unlike) > 1 else 'differs'} from {model}: {what}"
@@ -256,8 +260,7 @@ def in_each(answers: Answers, commands: Iterable[str], channel: str = "*") -> st
 
     The loop ends at the first command that fails.
     """
-    moving = answers.migration.moving if answers.migration else {}
-    names = [name for one, there in moving.items() for name in there if channel in {"*", one}]
+    names = answers.migration.moving[channel] if answers.migration and channel != "*" else answers.moving
     if len(names) == 1:
         return chain(commands).replace("$it", names[0])
     body = chain(('echo "$it:"', *commands)).replace("\n", "\n  ")

@@ -34,6 +34,7 @@ _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
 _LOGINS = {"secretRef", "serviceAccountName", "provider"}  # of an OCIRepository
 _EACH = ": each follows one channel, since the objects of all have the same names"
 _TICKED = re.compile(r"^- \[[xX]\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
+_LAST = "At last"
 _LOOK, _DOCTOR = "Look in this clone for what is missing.", "GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
 _HEAD = f"""\
 # Signed Flux: what is left to do
@@ -66,7 +67,7 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dic
             if answers.migration
             else {f"Clusters{_EACH if answers.waves else ''}": left_to_follow(answers)}
         ),
-        "At last": [f"{_LOOK} If something fails: {answers.docs}/guides/troubleshooting.md\n{_DOCTOR}"],
+        _LAST: [f"{_LOOK} If something fails: {answers.docs}/guides/troubleshooting.md\n{_DOCTOR}"],
     }
     return {title: steps for title, found in sections.items() if (steps := [*found])}
 
@@ -80,7 +81,8 @@ def one_list(lists: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
             ends = sum(1 for _ in takewhile(bool, map(eq, reversed(there), reversed(steps))))
             last = len(there) - ends
             left[title] = [*there[:last], *(it for it in steps if it not in there), *there[last:]]
-    return left
+    ending = left.pop(_LAST)
+    return {**left, _LAST: ending}
 
 
 def numbered(left: Mapping[str, Sequence[str]]) -> str:
