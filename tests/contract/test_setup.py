@@ -249,6 +249,7 @@ def test_three_channels_have_their_clicks_in_order(
             f"of {it} that has Flux and follows no channel yet, one first. If"
             for it in ("staging", "production", "stable")
         ),
+        "Later: no Kustomization applies flux-manifests. When a file there changes, by `setup` or by hand, apply it",
         "Look in this clone for what is missing",
     )
     assert [(click, line) for click, line in zip(clicks, left, strict=True) if click not in line] == []

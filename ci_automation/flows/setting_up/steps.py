@@ -67,7 +67,7 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dic
             if answers.migration
             else {f"Clusters{_EACH if answers.waves else ''}": left_to_follow(answers)}
         ),
-        _LAST: [f"{_LOOK} If something fails: {answers.docs}/guides/troubleshooting.md\n{_DOCTOR}"],
+        _LAST: _later(answers),
     }
     return {title: steps for title, found in sections.items() if (steps := [*found])}
 
@@ -287,3 +287,12 @@ def _pulled(answers: Answers, config: Config, *, github: bool) -> Iterator[str]:
     guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
     for command in secrets:
         yield f"{made} with a TOKEN that may only pull: {guide}\n{in_clusters(answers, command)}"
+
+
+def _later(answers: Answers) -> Iterator[str]:
+    """Yield who applies later changes, and the command that finds what is missing."""
+    yield (
+        f"Later: no Kustomization applies {answers.objects}. When a file there changes, by `setup` or by hand, apply "
+        f"it to each cluster of its CHANNEL, one first.\nkubectl apply -f {answers.objects}/CHANNEL"
+    )
+    yield f"{_LOOK} If something fails: {answers.docs}/guides/troubleshooting.md\n{_DOCTOR}"
