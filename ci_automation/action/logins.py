@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,5 +148,5 @@ def _password(auth: str) -> str:
     """Return the password in docker's base64 form of NAME:PASSWORD, or nothing."""
     try:
         return base64.b64decode(auth, validate=True).decode().partition(":")[2].rstrip("\0")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -257,5 +256,5 @@ def _artifact_type(value: object) -> str | None:
 def _data(value: object) -> bytes | None:
     try:
         return None if value is None else base64.b64decode(value, validate=True)  # type: ignore[arg-type]
-    except (TypeError, binascii.Error, ValueError):
+    except (TypeError, ValueError):
         raise InvalidManifest("the data of a descriptor is not base64") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from typing import TYPE_CHECKING
@@ -111,7 +110,7 @@ class Files(OfRepository):
         found = self._one(f"/git/blobs/{segment(sha)}")
         try:
             content = base64.b64decode(found.text("content"))
-        except (binascii.Error, ValueError):
+        except ValueError:
             content = b""
         if _oid(content) != sha:
             raise UnexpectedGitHubAnswer(f"the blob {sha} of {self.name} was answered with another content")

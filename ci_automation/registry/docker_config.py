@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 import shutil
@@ -128,7 +127,7 @@ class DockerConfig(Hiding, Struct, frozen=True):
             case {"auth": str(auth)} if auth:
                 try:
                     text = base64.b64decode(auth, validate=True).decode().rstrip("\0")
-                except (binascii.Error, UnicodeDecodeError):
+                except ValueError:
                     text = ""
                 username, colon, password = text.partition(":")
                 if not colon:

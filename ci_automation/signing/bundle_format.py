@@ -6,7 +6,6 @@ Flux ignores a bundle that sigstore-go refuses to read (`bundle.UnmarshalJSON`).
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from typing import TYPE_CHECKING, Any, Self
@@ -162,5 +161,5 @@ def _envelope(value: object) -> Envelope | None:
             base64.b64decode(payload, validate=True),
             tuple(base64.b64decode(member(each, "sig"), validate=True) for each in signatures),
         )
-    except (AttributeError, TypeError, ValueError, binascii.Error):
+    except (AttributeError, TypeError, ValueError):
         return None

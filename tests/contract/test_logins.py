@@ -422,7 +422,7 @@ class TestEachService:
                     "access_token": "a\nb",
                     "accessToken": "",
                     "refresh_token": "a b",
-                    "authorizationData": [{"authorizationToken": "not base64"}],
+                    "authorizationData": [{"authorizationToken": "not base64: é"}],
                 },
                 id="no secrets that are any",
             ),

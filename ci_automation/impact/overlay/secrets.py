@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +183,7 @@ def _decoded(value: str) -> bytes:
     """Return what the data of a Secret stands for; a text that is no base64 stands for itself."""
     try:
         return base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return value.encode()
 
 

@@ -7,7 +7,6 @@ signed AWS API request" (Signature Version 4). The order of the sources of crede
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -62,7 +61,7 @@ def ecr_login(cloud: Cloud, registry: re.Match[str]) -> Credential:
         case {"authorizationData": [{"authorizationToken": str(token)}, *_]}:
             try:
                 user, colon, password = base64.b64decode(token, validate=True).decode().partition(":")
-            except (binascii.Error, UnicodeDecodeError):
+            except ValueError:
                 user, colon, password = "", "", ""
             if colon and user:
                 return Credential(user, cloud.secret(password, _ECR, name))

@@ -93,6 +93,7 @@ class TestFile:
             pytest.param({"credHelpers": 1}, "credHelpers is not an object", id="credHelpers is a number"),
             pytest.param({"auths": {HOST: "alice"}}, "not an object", id="an entry is a text"),
             pytest.param({"auths": {HOST: {"auth": "canary-her own secret"}}}, "base64", id="not base64"),
+            pytest.param({"auths": {HOST: {"auth": "é"}}}, "base64", id="not ASCII"),
             pytest.param({"auths": {HOST: auth("alice")}}, "NAME:PASSWORD", id="no password"),
             pytest.param({"auths": {HOST: {"auth": "/////w=="}}}, "base64", id="no text"),
         ],
