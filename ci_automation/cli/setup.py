@@ -40,7 +40,7 @@ from ci_automation.flows.setting_up.answers import (
 )
 from ci_automation.flows.setting_up.files import WORKFLOWS, setup_files, shipped_pin
 from ci_automation.flows.setting_up.steps import TODO, left_to_do, numbered, one_list, with_boxes
-from ci_automation.flux.components import unified_diff
+from ci_automation.flux.text import unified_diff
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.sync import sync_path
 

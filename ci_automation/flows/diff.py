@@ -13,9 +13,9 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_file, read_folder
 from ci_automation.flows.rendering import render_release
 from ci_automation.flows.verify import pull
-from ci_automation.flux.components import unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import recover
+from ci_automation.flux.text import unpin
 from ci_automation.impact.assess import assess, compare_files, flux_alone
 from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Applied, Clusters, Known

@@ -11,8 +11,8 @@ from ci_automation.errors import PolicyRefused
 from ci_automation.flows.files import read_folder
 from ci_automation.flows.rendering import render_release
 from ci_automation.flows.workspace import read_overlay_folder
-from ci_automation.flux.components import unified_diff
 from ci_automation.flux.recover import prove_options, recover
+from ci_automation.flux.text import unified_diff
 from ci_automation.impact.overlay.bootstrapped import (
     COMPONENTS,
     UnfitBootstrap,

@@ -19,8 +19,7 @@ from ci_automation.errors import Conflict, RegistryError
 from ci_automation.flows.mirror import newest_of_minors
 from ci_automation.flows.publication.copy import Copying, require_attached_to_nothing
 from ci_automation.flows.rendering import fetch
-from ci_automation.flux.components import image_names
-from ci_automation.flux.text import SEPARATOR
+from ci_automation.flux.text import SEPARATOR, image_names
 from ci_automation.registry.images import parse_image
 from ci_automation.registry.port import NotFound
 from ci_automation.signing.verify import verify

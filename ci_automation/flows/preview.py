@@ -16,9 +16,9 @@ from ci_automation.flows.planning.base import Contents
 from ci_automation.flows.planning.findings import findings, first_findings
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.rendering import Rendering, render_release
-from ci_automation.flux.components import inventory, unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, prove_options, recover
+from ci_automation.flux.text import inventory, unpin
 from ci_automation.impact.change import Certainty, Hazard, some_of
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation, version_verdicts

@@ -13,7 +13,7 @@ from ci_automation.flows.publication.placement import as_mirrored, place, proble
 from ci_automation.flows.publication.tags import version_tag_problem
 from ci_automation.flows.rendering import fetch, recipe_of, rendering
 from ci_automation.flux.artifact import compose, immutable_version, tagged_version
-from ci_automation.flux.components import pin
+from ci_automation.flux.text import pin
 from ci_automation.signing.cluster import Row, cluster_table, judge_cluster
 from ci_automation.signing.verify import examine, gather, refusal
 

@@ -4,7 +4,6 @@ __all__ = [
     "advisories",
     "artifact",
     "bundle",
-    "components",
     "fluxreport",
     "following",
     "options",

@@ -7,10 +7,9 @@ import re
 from msgspec import Struct
 
 from ci_automation.errors import PolicyRefused, UsageError
-from ci_automation.flux.components import controller_images, unified_diff
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import GENERATED
-from ci_automation.flux.text import SEPARATOR, documents
+from ci_automation.flux.text import SEPARATOR, controller_images, documents, unified_diff
 from ci_automation.flux.version import InvalidVersion, Version
 
 MAX_CHARACTERS = 4 << 20  # Flux's own have up to 0.7 million

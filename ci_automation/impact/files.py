@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
 from ci_automation.artifact.yaml import BeyondLimits, Unreadable, aliases_in, nodes, plain
-from ci_automation.flux.components import hunks
+from ci_automation.flux.text import hunks
 from ci_automation.impact.change import FILE, ChangeKind, FileDiff, ObjectId, Severity
 from ci_automation.impact.compare import (
     first,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.flux.components import hunks
+from ci_automation.flux.text import hunks
 from ci_automation.report.blocks import MarkedLine, Part, Table, on_terminal, plain_line
 from ci_automation.report.changes import beside_flux, in_files
 from ci_automation.report.details import rights_blocks

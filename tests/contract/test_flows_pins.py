@@ -23,9 +23,9 @@ from ci_automation.flows.planning.step import ImageMissing, NobodyToAsk
 from ci_automation.flows.update import NotOurs, update
 from ci_automation.flows.verify import pull, rederive
 from ci_automation.flux.artifact import stated_options_digest
-from ci_automation.flux.components import image_names, pin, unpin
 from ci_automation.flux.options import Options
 from ci_automation.flux.recover import EditedByHand
+from ci_automation.flux.text import image_names, pin, unpin
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
 from ci_automation.policy.plan import Plan

@@ -16,9 +16,9 @@ from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.places import images as image_registries
 from ci_automation.cli.wiring import targets
 from ci_automation.flux.bundle import ManifestsBundle
-from ci_automation.flux.components import image_names, pin
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
+from ci_automation.flux.text import image_names, pin
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty
 from ci_automation.impact.check import Applied, Known

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.flows.planning.plan import make_plan
-from ci_automation.flux.components import image_names, pin, unpin
 from ci_automation.flux.options import Options
+from ci_automation.flux.text import image_names, pin, unpin
 from ci_automation.impact.change import Certainty
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.checks.images import CHECK

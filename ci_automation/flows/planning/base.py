@@ -21,11 +21,10 @@ from ci_automation.flux.artifact import (
     stated_overlay_digest,
     with_stated_flags,
 )
-from ci_automation.flux.components import unpin
 from ci_automation.flux.options import Options
 from ci_automation.flux.recover import Recovered, prove_options, recover
 from ci_automation.flux.render import render
-from ci_automation.flux.text import TemplateMismatch
+from ci_automation.flux.text import TemplateMismatch, unpin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from ci_automation.errors import Error, ReleaseSourceError
 from ci_automation.flows.rendering import render_release
 from ci_automation.flux.advisories import Advisory, Vulnerability, component_versions, fixed_by, vulnerabilities
 from ci_automation.flux.artifact import PUSHED, Recipe
-from ci_automation.flux.components import controller_images, inventory
+from ci_automation.flux.text import controller_images, inventory
 from ci_automation.impact.assess import Impact, assess, compare_files, compare_with_flux_alone, nothing_is_settled
 from ci_automation.impact.check import Applied, Known
 from ci_automation.policy.content import Content, content_verdicts

@@ -13,7 +13,7 @@ from ci_automation.flows.planning.base import Base
 from ci_automation.flows.planning.findings import content_of, fixed_in, impact_of, lost, planned_step
 from ci_automation.flows.rendering import Rendering, fetch, recipe_of, rendering
 from ci_automation.flux.artifact import Composed, compose
-from ci_automation.flux.components import controller_images, image_names, pin
+from ci_automation.flux.text import controller_images, image_names, pin
 from ci_automation.impact.assess import Impact
 from ci_automation.impact.change import Hazard, all_of
 from ci_automation.impact.checks.images import look_up

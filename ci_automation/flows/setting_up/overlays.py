@@ -14,8 +14,8 @@ from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows.setting_up.cluster_folders import ClusterFolder
 from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder, require_overlay_path
-from ci_automation.flux.components import unpin
 from ci_automation.flux.recover import recover
+from ci_automation.flux.text import unpin
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, AppliedPath, UnfitBootstrap, without_sync
 from ci_automation.impact.overlay.kustomization import kustomization_file, kustomization_of, lists
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import RegistryError
-from ci_automation.flux.components import image_names
 from ci_automation.flux.options import Options
+from ci_automation.flux.text import image_names
 from ci_automation.impact.change import Certainty, Hazard, all_of, in_shell
 from ci_automation.impact.check import Check, Seen
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
-from ci_automation.flux.components import inventory
+from ci_automation.flux.text import inventory
 from ci_automation.impact.change import Certainty, Hazard, printable_hazard, printable_line
 from ci_automation.impact.overlay.builder import BuiltSide, built_changes
 from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from ci_automation.artifact.digest import Digest
 from ci_automation.demo.samples import SAMPLES, Sample
 from ci_automation.flux.bundle import ManifestsBundle
-from ci_automation.flux.components import controller_images, image_names, pin, unpin
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.recover import recover
 from ci_automation.flux.render import render
+from ci_automation.flux.text import controller_images, image_names, pin, unpin
 from ci_automation.flux.version import Version
 
 

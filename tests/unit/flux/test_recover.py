@@ -10,10 +10,10 @@ import pytest
 
 from ci_automation.demo.samples import SAMPLES
 from ci_automation.flux.bundle import ManifestsBundle
-from ci_automation.flux.components import controller_images, inventory, unified_diff
 from ci_automation.flux.options import COMPONENTS, InvalidOption, Options
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, UnreadableComponents, prove_options, recover
 from ci_automation.flux.render import render
+from ci_automation.flux.text import controller_images, inventory, unified_diff
 from ci_automation.flux.version import Version
 
 if TYPE_CHECKING:

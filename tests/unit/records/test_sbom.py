@@ -7,9 +7,9 @@ import pytest
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.bundle import ManifestsBundle
-from ci_automation.flux.components import controller_images
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
+from ci_automation.flux.text import controller_images
 from ci_automation.flux.version import Version
 from ci_automation.records.predicates import sbom, spdx
 from tests.fakes.world import sample
