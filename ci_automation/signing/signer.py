@@ -159,19 +159,11 @@ class AbsentSigner(Struct, frozen=True):
     trusted: Trusted
 
     def sign_payload(self, payload: bytes) -> Mapping[str, str]:
-        """Sign nothing.
-
-        Raises:
-            SignsLater: always.
-        """
+        """Raise `SignsLater`."""
         del payload
         raise SignsLater
 
     def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
-        """Sign nothing.
-
-        Raises:
-            SignsLater: always.
-        """
+        """Raise `SignsLater`."""
         del statement, payload_type
         raise SignsLater

@@ -24,22 +24,14 @@ _MAX_PEM_BYTES = 64 << 10
 
 
 class Authorities(Protocol):
-    """Roots of a Sigstore instance at a given time."""
+    """Roots of a Sigstore instance at a given time; what they did not issue or sign is `Rejected`."""
 
     def verify_certificate(self, certificate: Certificate, at: datetime) -> None:
-        """Check that this instance's Fulcio issued a certificate and logged it in its certificate log.
-
-        Raises:
-            Rejected: Fulcio did not.
-        """
+        """Check that this instance's Fulcio issued a certificate and logged it in its certificate log."""
         ...
 
     def verify_promise(self, log_id: str, promise: bytes, data: bytes, at: datetime) -> None:
-        """Check that the log of this id, in hexadecimal, signed `data`.
-
-        Raises:
-            Rejected: the log did not, or the instance has no such log.
-        """
+        """Check that the log of this id, in hexadecimal, signed `data`."""
         ...
 
 

@@ -79,11 +79,7 @@ class KeylessSigner:
 
     @property
     def who(self) -> Identity:
-        """Return the identity that the certificates name.
-
-        Raises:
-            SigningError: no token names it.
-        """
+        """Return the identity that the certificates name; see `Signer`."""
         return self._held.identity if self._held else self._tokens.token().identity
 
     @property
@@ -97,19 +93,11 @@ class KeylessSigner:
 
     @property
     def trusted(self) -> TrustedIdentities:
-        """Return trust in exactly that identity, with this instance's roots.
-
-        Raises:
-            SigningError: no token names it.
-        """
+        """Return trust in exactly that identity, with this instance's roots; see `Signer`."""
         return TrustedIdentities((IdentityMatch.exact(self.who),), self._root)
 
     def sign_payload(self, payload: bytes) -> Mapping[str, str]:
-        """Return the annotations of a legacy signature over `payload` (cosign's `SIGNATURE_SPEC.md`).
-
-        Raises:
-            SigningError: a service refuses or fails, or the new signature does not verify.
-        """
+        """Return the annotations of a legacy signature over `payload`, which was verified; see `Signer`."""
         services = self._root.services(1)
         held = self._certificate(services)
         signature = held.sign(payload)
@@ -125,11 +113,7 @@ class KeylessSigner:
         }
 
     def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
-        """Return a bundle v0.3 around `statement`, an in-toto statement as JSON, in an envelope of `payload_type`.
-
-        Raises:
-            SigningError: a service refuses or fails, or the new bundle does not verify.
-        """
+        """Return a bundle v0.3 around `statement`, which was verified; see `Signer`."""
         services = self._root.services(self._rekor)
         held = self._certificate(services)
         unsigned = Envelope(payload_type, statement, ())

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class TrustRoot(Hiding, Struct, frozen=True):
-    """A Sigstore instance: the public one, or another that a file describes. It loads its roots on first use."""
+    """A Sigstore instance: the public one, or another that a file describes. It loads its roots on first use.
+
+    What needs them raises `TrustConfigUnreadable` or `TrustRootUnavailable` if they are not available.
+    """
 
     hides = ("content", "network")
 
@@ -62,11 +65,7 @@ class TrustRoot(Hiding, Struct, frozen=True):
 
     @property
     def rekor_url(self) -> str:
-        """Return the address of the instance's log with the API's first version, to search for entries.
-
-        Raises:
-            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
-        """
+        """Return the address of the instance's log with the API's first version, to search for entries."""
         return _instance(self).rekor_url
 
     def services(self, rekor: int) -> Services:
@@ -74,27 +73,16 @@ class TrustRoot(Hiding, Struct, frozen=True):
 
         Raises:
             NoSigningServices: the instance lacks a usable service.
-            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
         """
         return _instance(self).services(rekor)
 
     def verify_bundle(self, raw: bytes) -> Certified:
-        """Verify a Sigstore bundle v0.3 with a certificate and a DSSE envelope.
-
-        Raises:
-            Rejected: the bundle is invalid.
-            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
-        """
+        """Verify a Sigstore bundle v0.3 with a certificate and a DSSE envelope; see `CertificateRoot`."""
         instance = _instance(self)
         return _contained(lambda: instance.verify_bundle(raw))
 
     def verify_detached(self, message: bytes, signature: bytes, certificate_pem: str, entry_json: str) -> Certified:
-        """Verify a signature with its certificate and its `dev.sigstore.cosign/bundle`.
-
-        Raises:
-            Rejected: the signature is invalid.
-            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
-        """
+        """Verify a signature with its certificate and its `dev.sigstore.cosign/bundle`; see `CertificateRoot`."""
         instance = _instance(self)
         return _contained(lambda: certified.verify_detached(instance, message, signature, certificate_pem, entry_json))
 
