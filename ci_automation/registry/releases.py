@@ -26,8 +26,7 @@ from ci_automation.flux.release import (
     releases,
     usable,
 )
-from ci_automation.flux.sources.directory import ADVISORIES
-from ci_automation.flux.sources.rest import field, listing, load, tag_commit
+from ci_automation.flux.sources.directory import ADVISORIES, field, listing, load, tag_commit
 from ci_automation.registry.port import NotFound
 
 if TYPE_CHECKING:

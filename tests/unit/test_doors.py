@@ -14,11 +14,15 @@ from tests.doors import entered
         ("ci_automation.policy.gates", "ci_automation.policy.plan", []),
         ("ci_automation.flows.update", "ci_automation.errors", []),
         ("ci_automation.flows.update", "msgspec.structs", []),
-        ("ci_automation.flux.release", "ci_automation.flux.sources.rest", [("ci_automation.flux.sources", "rest")]),
+        (
+            "ci_automation.flux.release",
+            "ci_automation.flux.sources.directory",
+            [("ci_automation.flux.sources", "directory")],
+        ),
         (
             "ci_automation.cli.wiring",
-            "ci_automation.flux.sources.rest",
-            [("ci_automation.flux", "sources"), ("ci_automation.flux.sources", "rest")],
+            "ci_automation.flux.sources.directory",
+            [("ci_automation.flux", "sources"), ("ci_automation.flux.sources", "directory")],
         ),
         ("tests.unit.policy.test_gates", "ci_automation.policy.gates", []),
         ("tests.contract.test_registry_http", "ci_automation.registry.transport", []),

@@ -1,3 +1,3 @@
 """Sources of releases: a directory, or GitHub."""
 
-__all__ = ["directory", "github", "rest"]
+__all__ = ["directory", "github"]

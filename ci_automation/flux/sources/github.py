@@ -22,7 +22,7 @@ from ci_automation.flux.release import (
     successors_complete,
     usable,
 )
-from ci_automation.flux.sources.rest import creation, field, listing, listings, notes
+from ci_automation.flux.sources.directory import creation, field, listing, listings, notes
 from ci_automation.github.answers import require_name
 from ci_automation.github.errors import GitHubUnreachable
 from ci_automation.github.repository import Repository
