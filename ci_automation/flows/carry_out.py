@@ -131,8 +131,7 @@ def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
     A rollback left its hold. Otherwise the newest record and today's policy have to lead to this very digest: then the
     step there is carried out again, which finds all of it done but the record. Nothing else is recorded.
     """
-    if placed.rolled_back is not None:
-        record_interrupted_rollback(placed, placed.rolled_back, ports, intent)
+    if record_interrupted_rollback(placed, ports, intent):
         return
     if placed.record is not None:
         _keep_base(placed, placed.record.version, ports)  # an adoption may have ended before that

@@ -290,9 +290,7 @@ def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
     observed = observe(publication.channel, ports)
     placed = in_place(observed, publication.version, ports, intent, approved=True)
     signed = placed.trust is Trust.VERIFIED
-    if signed and placed.rolled_back is not None:
-        record_interrupted_rollback(placed, placed.rolled_back, ports, intent)
-    elif signed and placed.record is None:
+    if signed and not record_interrupted_rollback(placed, ports, intent) and placed.record is None:
         publish(publication, ports.later_than(placed.last), intent)
     settle_version_tags(placed, ports, intent)
     return signed

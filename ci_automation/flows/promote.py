@@ -155,7 +155,7 @@ def _settle_present(considered: Considered) -> None:
     before, version, promotion = considered.before, considered.old_version, considered.promotion
     if before and before.rolled_back is not None and promotion.ports.signer is not None:
         _require_believed(promotion)
-        record_interrupted_rollback(before, before.rolled_back, promotion.ports, promotion.intent)
+        record_interrupted_rollback(before, promotion.ports, promotion.intent)
     if promotion.intent.version_tags and before and version and not considered.interrupted:
         _version_tags(considered, version).settle(before.manifest)
 

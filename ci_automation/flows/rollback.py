@@ -220,14 +220,11 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
     writer = ports.writer(channel, intent.run)
     writer.keep(manifest, proposal.holds)
     if shown.is_there:
-        placed = place(proposal.target, ports)
-        if placed.rolled_back is not None:
-            record_interrupted_rollback(placed, placed.rolled_back, ports, intent)
+        record_interrupted_rollback(place(proposal.target, ports), ports, intent)
     else:
         _move_back(proposal, writer, ports, intent)
     if intent.version_tags:  # those from the target's version on lead to it then
-        had = digests_before(shown.base, proposal.holds)
-        VersionTags(channel, shown.target_version, ports, had).settle(manifest)
+        VersionTags(channel, shown.target_version, ports, digests_before(shown.base, proposal.holds)).settle(manifest)
     if taken is not None:
         raise taken
 

@@ -149,12 +149,16 @@ def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent
     writer.write(observed.manifest, made)
 
 
-def record_interrupted_rollback(placed: Placed, hold: Hold, ports: Ports, intent: Intent) -> None:
+def record_interrupted_rollback(placed: Placed, ports: Ports, intent: Intent) -> bool:
     """Write down that the channel was rolled back, if the run that did it had no time to: its hold says so.
+
+    Return whether that was so.
 
     Raises:
         SigningError: it cannot be signed.
     """
+    if (hold := placed.rolled_back) is None:
+        return False
     registry, channel, contents = ports.registry, placed.channel, read_contents(placed, ports, intent)
     registry.put_blob(channel, CONFIG_BLOB)
     writer = ports.writer(channel, intent.run)
@@ -162,6 +166,7 @@ def record_interrupted_rollback(placed: Placed, hold: Hold, ports: Ports, intent
     options, now = stated_options(placed, contents), ports.later_than(placed.last).clock()
     made = record_of(writer, intent, placed.digest, contents.version, options, now)
     writer.write(placed.manifest, replace(made, previous=hold.digest, recovered=True, rolled_back=True))
+    return True
 
 
 def left_behind(last: Record | None, hold: Hold, version: Version) -> tuple[Hold, ...]:
