@@ -198,7 +198,6 @@ def _computed(
         "moves": sorted(str(it.at) for end in ends for it in ledger.records(end)[-1:]),
         "inputs": [inputs.operation, inputs.artifact, inputs.to, inputs.reason],
     }
-    plan = Digest.of(json.dumps(facts, sort_keys=True, default=str).encode())
     return operation, Handover(
         command=inputs.operation,
         name=goal.name,
@@ -208,7 +207,7 @@ def _computed(
         content=operation.content,
         rules=str(config.digest),
         head=there.commit,
-        plan=str(plan),
+        plan=str(Digest.of(json.dumps(facts, sort_keys=True, default=str).encode())),
         attempt=hub.job.attempt,
         at=at,
     )

@@ -45,10 +45,10 @@ def hidden_states(
     Raises:
         ReleaseSourceError: GitHub failed or refused.
     """
-    here: dict[str, bytes | None] = {
-        git_blob_id(file.content): file.content for tree in trees.values() for file in tree.files
-    }
     files = {name: {file.path: git_blob_id(file.content) for file in tree.files} for name, tree in trees.items()}
+    here: dict[str, bytes | None] = {
+        files[name][it.path]: it.content for name, tree in trees.items() for it in tree.files
+    }
     between = sorted({at.overlay for at in states.values() if at.overlay} - trees.keys())
     if between:
         if (listed := history.files(*between)) is None:
@@ -58,18 +58,17 @@ def hidden_states(
     here |= {blob: history.blob(blob) for blob in unread[:_MOST_READ]}
     text = {blob for blob, data in here.items() if data is not None and _is_shown(data)}
     unshown = {
-        name: {
+        frozenset(
             (path, blob) for path, blob in of.items() if blob not in text or _is_folded(f"{folder}/{path}", here[blob])
-        }
-        for name, of in files.items()
+        )
+        for of in files.values()
     }
     texts = {at.config.encode() for at in states.values() if at.config}
     configs = {None if _is_shown(it) and not _is_folded(config, it) else it for it in texts}
-    differ = len({frozenset(of) for of in unshown.values()}) > 1 or len(configs) > 1
     sides = [frozenset(of.items()) for of in files.values()]
     changed = frozenset().union(*sides) - sides[0].intersection(*sides)
-    sizes = [len(here.get(blob) or b"") for _, blob in changed]
-    differ |= sum((*sizes, *map(len, texts if len(texts) > 1 else ()))) > MOST_SHOWN
+    sizes = [len(here.get(blob) or b"") for _, blob in changed] + [len(it) for it in texts if len(texts) > 1]
+    differ = len(unshown) > 1 or len(configs) > 1 or sum(sizes) > MOST_SHOWN
     paths = {config, *(f"{folder}/{path}" for of in files.values() for path in of)}
     return frozenset(
         commit
