@@ -16,7 +16,7 @@ from msgspec import DecodeError, Struct, ValidationError, json
 from msgspec.structs import replace
 
 from ci_automation.approval.counting import People
-from ci_automation.approval.port import GrantedApproval, NotCounted
+from ci_automation.approval.port import ApprovalRequest, GrantedApproval, NotCounted
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.errors import Conflict, UsageError
 from ci_automation.records.notes import Approval
@@ -24,7 +24,6 @@ from ci_automation.records.notes import Approval
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ci_automation.approval.port import ApprovalRequest
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.model import Actor, Environment, RunApproval, WorkflowRun
     from ci_automation.github.repository import Repository

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
-from ci_automation.approval.lock import InvalidLock, Lock
+from ci_automation.approval.lock import InvalidLock, Lock, LockEntry
 from ci_automation.artifact.digest import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ci_automation.approval.lock import LockEntry
     from ci_automation.approval.port import RequestKind
     from ci_automation.artifact.reference import Reference
     from ci_automation.github.model import Actor, Branch, Commit, PullSnapshot

@@ -13,21 +13,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from ci_automation.approval.counting import MergedRequest
+from ci_automation.approval.counting import MergedRequest, People
 from ci_automation.artifact.digest import Digest
-from ci_automation.github.model import UpdateKind, is_request_branch
-from ci_automation.policy.decision import Decision
-from ci_automation.records.content import ApprovedRules, CountedRequest
+from ci_automation.github.model import BranchUpdate, ContentMerge, UpdateKind, is_request_branch
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.records.content import ApprovedRules, CountedRequest, RecordedContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ci_automation.approval.counting import People
     from ci_automation.config.model import ApprovalConfig, ArtifactConfig
-    from ci_automation.github.model import BranchUpdate, ContentMerge
-    from ci_automation.policy.decision import Verdict
-    from ci_automation.records.content import RecordedContent
 
 MOST_REQUESTS = 5  # more are asked by digest
 MOST_PEOPLE = 10  # same

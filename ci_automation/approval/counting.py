@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
-from ci_automation.github.model import UpdateKind
+from ci_automation.github.model import Actor, Making, PullRequest, UpdateKind
 from ci_automation.records.content import CountedPerson, CountedRequest
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.config.model import ApprovalConfig
-    from ci_automation.github.model import Actor, Making, PullRequest
 
 _MAY_WRITE = frozenset({"admin", "write"})
 _OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})

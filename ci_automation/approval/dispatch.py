@@ -11,7 +11,7 @@ import enum
 import hashlib
 import re
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from msgspec import Meta, Struct, ValidationError, convert
@@ -26,7 +26,6 @@ from ci_automation.records.notes import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from datetime import datetime
 
     from ci_automation.approval.port import GrantedApproval, Question
     from ci_automation.github.model import WorkflowRun

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.approval.counting import MergedRequest
+from ci_automation.approval.counting import MergedRequest, People
 from ci_automation.approval.lock import LOCK_FILE, InvalidLock, Lock, LockEntry
 from ci_automation.approval.port import GrantedApproval, NotCounted, RequestKind
 from ci_automation.errors import Error
-from ci_automation.github.model import MOST_LISTED, PullState, UpdateKind
+from ci_automation.github.model import MOST_LISTED, Actor, Making, PullRequest, PullSnapshot, PullState, UpdateKind
 from ci_automation.records.notes import Approval
 from ci_automation.report.request_marks import MarkState, find_marks, place_digest
 
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from ci_automation.approval.counting import People
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
-    from ci_automation.github.model import Actor, Making, PullRequest, PullSnapshot
 
 _PUSHED = frozenset({UpdateKind.PUSH, UpdateKind.FORCE_PUSH, UpdateKind.BRANCH_CREATION})
 

@@ -16,14 +16,13 @@ from msgspec import Struct
 from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.config.document import ConfigDocument, InvalidConfig, Problem, read_document
+from ci_automation.config.document import ConfigDocument, InvalidConfig, Path, Problem, read_document
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ci_automation.config.document import Path
 
 LOCK_FILE = ".github/flux-manifests.lock.yaml"
 _HEAD = """\

@@ -23,8 +23,8 @@ from ci_automation.approval.judge import (
 from ci_automation.approval.lock import LOCK_FILE, MOST_ASKS, Lock, LockEntry
 from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, NotCounted, RequestKind
 from ci_automation.approval.request_branch import RequestBranch, WantedRequest, refused
-from ci_automation.github.commits import branch_name
-from ci_automation.github.model import Making
+from ci_automation.github.commits import Commits, branch_name
+from ci_automation.github.model import Making, PullRequest, PullSnapshot
 from ci_automation.report.request import Page
 from ci_automation.report.request_marks import find_marks, place_digest
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
-    from ci_automation.github.commits import Commits
-    from ci_automation.github.model import PullRequest, PullSnapshot
     from ci_automation.github.pulls import Pulls
     from ci_automation.github.repository import Repository
     from ci_automation.policy.plan import PlannedStep

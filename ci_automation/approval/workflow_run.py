@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ci_automation.approval.approved_run import how_to_protect, unprotected
 from ci_automation.approval.dispatch import MOST_RUNS, midnight
-from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, RequestKind
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, GrantedApproval, Question, RequestKind
 from ci_automation.errors import ReleaseSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from datetime import datetime
 
-    from ci_automation.approval.port import GrantedApproval, Question
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig

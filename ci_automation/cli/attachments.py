@@ -12,7 +12,7 @@ from ci_automation.cli.output import print_json, print_line, print_table
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
-from ci_automation.flows.attachments import UnfitAttachment, attach, attached_files, discover, stated
+from ci_automation.flows.attachments import Attachment, UnfitAttachment, attach, attached_files, discover, stated
 from ci_automation.flows.files import read_file, write_tree
 from ci_automation.records import predicates
 from ci_automation.registry.port import MAX_BLOB_BYTES
@@ -20,7 +20,6 @@ from ci_automation.report.blocks import Table
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
-    from ci_automation.flows.attachments import Attachment
 
 # The same in each bundle, or in each attachment that a tool makes.
 _WITHOUT_NEWS = ("dev.sigstore.bundle.content", "org.opencontainers.image.created")

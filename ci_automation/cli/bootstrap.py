@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from ci_automation.cli.arguments import configuration
+from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.follow_up import verifying_keys
 from ci_automation.cli.output import print_json, print_line, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading
-from ci_automation.config.model import UnknownArtifact
-from ci_automation.flows.bootstrap import bootstrap, prepare
+from ci_automation.config.model import ArtifactConfig, UnknownArtifact
+from ci_automation.flows.bootstrap import Installation, bootstrap, prepare
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.programs.kubectl import Kubectl
 from ci_automation.flows.sync import sync
 from ci_automation.flux.following import SyncSettings
 
 if TYPE_CHECKING:
-    from ci_automation.cli.arguments import Arguments
-    from ci_automation.config.model import ArtifactConfig
-    from ci_automation.flows.bootstrap import Installation
     from ci_automation.flows.ports import Ports
 
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
-from ci_automation.cli import COMMANDS, COMPLETE, cli
+from ci_automation.cli import COMMANDS, COMPLETE, Commands, cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ci_automation.cli import Commands
 
 _NAME = "flux-manifests"
 _LIKE = 0.55  # how much of a name is the same: --singing and --signing have 0.57

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.cli.arguments import configuration, configuration_path, configuration_root
+from ci_automation.cli.arguments import Arguments, configuration, configuration_path, configuration_root
 from ci_automation.cli.clone import place_of_clone, top_of
 from ci_automation.cli.options import INPUTS
 from ci_automation.cli.output import print_aside, print_json, print_text
@@ -25,7 +25,6 @@ from ci_automation.flux.options import Options, nearest_flag
 from ci_automation.report.findings import ended
 
 if TYPE_CHECKING:
-    from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import Config
 
 

@@ -14,13 +14,13 @@ from ci_automation.cli.output import print_json, print_parts, print_reading, pri
 from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, HeadedCommand, artifact_names, known_versions, takes
 from ci_automation.cli.places import clusters, kustomize, release_ports
 from ci_automation.cli.wiring import reading, reading_files
-from ci_automation.config.model import UnknownArtifact
+from ci_automation.config.model import ClustersConfig, Config, UnknownArtifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_file, of_folder, of_release
 from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
 from ci_automation.impact.change import Certainty, some_of
-from ci_automation.report.blocks import Bullet, Code, Detail, MarkedLine, on_terminal
+from ci_automation.report.blocks import Block, Bullet, Code, Detail, MarkedLine, on_terminal
 from ci_automation.report.changes import brief_parts, sections, text_parts
 from ci_automation.report.markdown import to_markdown, words_markdown
 
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.config.model import ClustersConfig, Config
     from ci_automation.flows.ports import Ports
-    from ci_automation.report.blocks import Block
 
 _ROWS = 100  # of each table and list in Markdown
 _ROW = re.compile(r"(?P<artifact>.+)@(?P<number>[0-9]{1,6})")

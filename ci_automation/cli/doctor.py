@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import to_builtins
 
-from ci_automation.cli.arguments import configuration
+from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.clone import place_of_clone, top_of
 from ci_automation.cli.config import checked_workflows
 from ci_automation.cli.output import print_aside, print_json, print_text, width
 from ci_automation.cli.parameters import COMMON, SIGNING, artifact_argument, takes
 from ci_automation.cli.places import github, kustomize
 from ci_automation.cli.wiring import NothingNamed, targets
-from ci_automation.config.model import ApprovalVia
+from ci_automation.config.model import ApprovalVia, Config
 from ci_automation.errors import Error
 from ci_automation.flows.doctor import (
     Diagnosis,
@@ -36,9 +36,7 @@ from ci_automation.report.blocks import plain_text, wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import Config
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.github.client import GitHub
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Repeat
 from ci_automation.cli.parameters import INSTALL_FLAGS
 from ci_automation.cli.trust import signing_mode
-from ci_automation.config.model import VerifyConfig
+from ci_automation.config.model import ArtifactConfig, VerifyConfig
 from ci_automation.errors import SigningError, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import ArtifactConfig
 
 
 _OF_DIFF = ("config", "registry-config", "releases", "components-file", "cluster-snapshot", "objects", "kubernetes")

@@ -13,27 +13,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.reference import LayoutDirectory, OciRepository, Reference
 from ci_automation.cli.follow_up import comparing, whole
 from ci_automation.cli.output import print_json, print_line, print_parts, print_reading, print_table, print_text, width
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
-from ci_automation.flows.history import UNTRUSTED, history
+from ci_automation.flows.history import UNTRUSTED, History, HistoryEntry, history
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.attached import known_as
-from ci_automation.records.notes import format_time, parse_time
+from ci_automation.records.notes import HoldStatement, Record, format_time, parse_time
 from ci_automation.report.blocks import HINT, MarkedLine, Table, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ci_automation.artifact.reference import LayoutDirectory, Reference
     from ci_automation.cli.arguments import Arguments
-    from ci_automation.flows.history import History, HistoryEntry
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
-    from ci_automation.records.notes import HoldStatement, Record
 
     Place = OciRepository | LayoutDirectory
     _Entries = Mapping[Digest, HistoryEntry]

@@ -14,7 +14,7 @@ from ci_automation.cli.arguments import Arguments, ContradictingOptions, configu
 from ci_automation.cli.output import print_json, print_line, print_table, print_text, progress
 from ci_automation.cli.parameters import COMMON, IDENTITIES, HeadedCommand, known_versions, takes
 from ci_automation.cli.places import registry, release_source, upstream
-from ci_automation.flows.mirror import ARTIFACTS, MirrorFolder, mirror, push
+from ci_automation.flows.mirror import ARTIFACTS, Mirrored, MirrorFolder, mirror, push
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
@@ -24,7 +24,6 @@ from ci_automation.report.blocks import Table
 from ci_automation.signing.upstream import WORKFLOW
 
 if TYPE_CHECKING:
-    from ci_automation.flows.mirror import Mirrored
     from ci_automation.flows.mirror_images import MirroredImage
     from ci_automation.registry.port import Registry
 

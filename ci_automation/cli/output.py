@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.cli import failure_of
-from ci_automation.report.blocks import HINT, MarkedLine, plain_text
+from ci_automation.cli import Failure, failure_of
+from ci_automation.report.blocks import HINT, MarkedLine, Part, Table, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ci_automation.cli import Failure
     from ci_automation.cli.arguments import Arguments
     from ci_automation.errors import Error
     from ci_automation.report.adoption import Adoption
-    from ci_automation.report.blocks import Part, Table
 
 TO_READ = "To read all of it:"
 _SIGN = re.compile(r"[^\n -~]")

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from ci_automation.approval.content import rules_of
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.arguments import configuration
+from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.places import GITHUB_API, github
 from ci_automation.cli.trust import previewed
 from ci_automation.cli.wiring import NothingNamed, reading, target
-from ci_automation.config.model import UnknownArtifact
+from ci_automation.config.model import Config, EvidenceConfig, PromoteConfig, UnknownArtifact
 from ci_automation.errors import Error, UsageError
-from ci_automation.flows.evidence import Address, CommitStatus, Report
+from ci_automation.flows.evidence import Address, CommitStatus, Evidence, Report
 from ci_automation.flows.planning.promotion import Promotion
 from ci_automation.flows.promote import CircularPromotion, in_waves
 from ci_automation.net.network import Network
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import timedelta
 
-    from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import Config, EvidenceConfig, PromoteConfig
-    from ci_automation.flows.evidence import Evidence
     from ci_automation.flows.ports import Ports
 
 _SECONDS = 30.0  # for one address

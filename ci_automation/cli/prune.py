@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ci_automation.cli.arguments import configuration
+from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, print_table, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading
-from ci_automation.flows.prune import ChannelRemains, prune, survey
+from ci_automation.flows.prune import ChannelRemains, Deleted, Survey, prune, survey
 from ci_automation.policy.model import duration
-from ci_automation.policy.retention import Window
+from ci_automation.policy.retention import Stored, Window
 from ci_automation.report.blocks import Table
-
-if TYPE_CHECKING:
-    from ci_automation.cli.arguments import Arguments
-    from ci_automation.flows.prune import Deleted, Survey
-    from ci_automation.policy.retention import Stored
 
 
 @click.command("prune", cls=HeadedCommand)

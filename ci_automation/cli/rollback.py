@@ -15,13 +15,13 @@ from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedComman
 from ci_automation.cli.wiring import target
 from ci_automation.errors import Error, PolicyRefused, UsageError
 from ci_automation.flows.publication.past import NotInHistory
-from ci_automation.flows.rollback import RollbackRefused, Wish, propose_rollback, roll_back
+from ci_automation.flows.rollback import RollbackProposal, RollbackRefused, Wish, propose_rollback, roll_back
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.decision import Decision
 from ci_automation.records.notes import MAX_TEXT, is_fit
 from ci_automation.registry import open_registry
 from ci_automation.report.blocks import MarkedLine
-from ci_automation.report.rollback import hold_json, rollback_parts
+from ci_automation.report.rollback import Rollback, hold_json, rollback_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from ci_automation.cli.target import Target
-    from ci_automation.flows.rollback import RollbackProposal
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
-    from ci_automation.report.rollback import Rollback
 
 
 class NotConfirmed(PolicyRefused):

@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from ci_automation.cli.arguments import ContradictingOptions, approved_digests
+from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
 from ci_automation.cli.output import print_aside, print_text
 from ci_automation.cli.parameters import SIGNING, STEPS, TRUST, WRITING_AS_IN, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.results import EVERY, Result, finish, for_each
-from ci_automation.cli.target import rendered
+from ci_automation.cli.target import Target, rendered
 from ci_automation.cli.wiring import plan_target, target, targets
 from ci_automation.errors import Error
 from ci_automation.flows.observe import Placed, Trust
-from ci_automation.flows.planning.plan import Outcome, make_plan
+from ci_automation.flows.planning.plan import Outcome, Planned, make_plan
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
-    from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.promote import PromotionResult
-    from ci_automation.cli.target import Target
-    from ci_automation.flows.planning.plan import Planned
 
 
 @click.command("check", cls=HeadedCommand, as_in=WRITING_AS_IN)

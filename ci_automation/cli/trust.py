@@ -10,27 +10,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from ci_automation.config.model import (
-    FIRST_WITH_BUNDLES,
-    SigningConfig,
-    SigningMode,
-    VerifyConfig,
-)
+from ci_automation.config.model import FIRST_WITH_BUNDLES, ArtifactConfig, SigningConfig, SigningMode, VerifyConfig
 from ci_automation.errors import SigningError, UsageError
 from ci_automation.net.waiting import Background
 from ci_automation.policy.model import SignatureFormat
-from ci_automation.signing.trust import NOBODY_NAMED
+from ci_automation.signing.trust import NOBODY_NAMED, Trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.cli.arguments import Arguments
-    from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.ports import Ports
     from ci_automation.impact.check import Clusters
     from ci_automation.signing.signer import LateSigner, Signer
     from ci_automation.signing.sigstore.root import TrustRoot
-    from ci_automation.signing.trust import Trusted
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -12,7 +12,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.cli.output import print_json, print_line, print_parts, print_table, width
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading, reading_intent
-from ci_automation.flows.verify import pull, verify_channel
+from ci_automation.flows.verify import Derivation, Verification, pull, verify_channel
 from ci_automation.flux.artifact import called
 from ci_automation.report.blocks import MarkedLine, Table
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.arguments import Arguments
-    from ci_automation.flows.verify import Derivation, Verification
     from ci_automation.signing.trust import Identity
 
 _WHOLE = len("sha256:") + 64

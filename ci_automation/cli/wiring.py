@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.action.job import Job
 from ci_automation.artifact.reference import InvalidReference, Reference
-from ci_automation.cli.arguments import configuration, configuration_root
+from ci_automation.cli.arguments import Arguments, configuration, configuration_root
 from ci_automation.cli.output import confirmation, progress
 from ci_automation.cli.places import clusters, images, kustomize, registry, release_source, upstream
 from ci_automation.cli.target import Target
@@ -27,24 +27,21 @@ from ci_automation.cli.trust import (
     trusted,
 )
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.config.model import SigningMode, UnknownArtifact
+from ci_automation.config.model import ArtifactConfig, Config, SigningMode, UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.ports import Intent, Ports, Prepared, Run
 from ci_automation.flux.options import Options
 from ci_automation.policy.model import Policy
 from ci_automation.report.blocks import plain_text
-from ci_automation.signing.trust import NOBODY_NAMED
+from ci_automation.signing.trust import NOBODY_NAMED, Trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.cli.arguments import Arguments
-    from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.policy.plan import Plan
     from ci_automation.signing.signer import Signer
-    from ci_automation.signing.trust import Trusted
 
     Who = Callable[[ArtifactConfig | None, Arguments], tuple[Signer | None, Trusted | None, str]]
 

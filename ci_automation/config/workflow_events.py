@@ -12,7 +12,7 @@ from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import ApprovalVia, Config
 from ci_automation.config.source import GitHubSourceConfig
 from ci_automation.config.workflow_rights import asks_via, lacking, missing_login
-from ci_automation.config.workflows import PREVIEWING, SIGNING, named_artifacts
+from ci_automation.config.workflows import PREVIEWING, SIGNING, ActionUse, CheckedWorkflow, GitHubPlace, named_artifacts
 from ci_automation.policy.model import InvalidPeriod, Period
 from ci_automation.policy.patterns import is_found
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ci_automation.config.document import Problem
-    from ci_automation.config.workflows import ActionUse, CheckedWorkflow, GitHubPlace
 
 _SAFE_EVENTS = ("schedule", "workflow_dispatch", "push", "repository_dispatch")
 _ASKED_WITH = ("artifact", "version", "base", "target", "key")  # the inputs of a run that waits for approval

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.yaml import text
-from ci_automation.config.model import ApprovalVia
-from ci_automation.config.workflows import SIGNING
+from ci_automation.config.model import ApprovalVia, ArtifactConfig, Config
+from ci_automation.config.workflows import SIGNING, ActionUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ci_automation.config.document import Problem
-    from ci_automation.config.model import ArtifactConfig, Config
-    from ci_automation.config.workflows import ActionUse
 
 _LEVELS = ("none", "read", "write")
 _RIGHTS = {  # of a job that runs the command; those that ask have the rights of their approvals as well

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.yaml import text
 from ci_automation.config.document import InvalidConfig, Problem
-from ci_automation.config.model import ApprovalConfig, ApprovalVia, Config
+from ci_automation.config.model import ApprovalConfig, ApprovalVia, Config, VerifyConfig
 from ci_automation.config.source import GitHubSourceConfig
 from ci_automation.config.workflow_events import wrong_events, wrong_schedule
 from ci_automation.config.workflow_rights import INPUTS_OF_CALLED, SECRETS_OF_CALLED, asks_via, missing_rights
@@ -30,7 +30,6 @@ from ci_automation.policy.patterns import is_found
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ci_automation.config.model import VerifyConfig
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _IMAGE = re.compile(r"docker://.+@sha256:[0-9a-f]{64}")

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.errors import ClusterError, Conflict, PolicyRefused, UsageError
-from ci_automation.flows.programs.kubectl import KubectlFailed
+from ci_automation.flows.programs.kubectl import Kubectl, KubectlFailed
 from ci_automation.flows.sync import sync_with_content
 from ci_automation.flows.verify import misplaced
 from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from ci_automation.impact.overlay.folders import applied_folder
 from ci_automation.impact.overlay.kustomization import Effort, TooMuch
-from ci_automation.report.bootstrap import APPLY, AT_REVISION, install_order
-from ci_automation.report.cluster_objects import secret_yaml
+from ci_automation.report.bootstrap import APPLY, AT_REVISION, ApplyStep, BuiltObject, InstallOrder, install_order
+from ci_automation.report.cluster_objects import NeededSecret, secret_yaml
 from ci_automation.report.sync import ByKey, InvalidSync, Sync, is_duration
 from ci_automation.signing.trust import TrustedKeys
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from ci_automation.flows.programs.kubectl import Kubectl
     from ci_automation.flux.following import SyncSettings
-    from ci_automation.report.bootstrap import ApplyStep, BuiltObject, InstallOrder
-    from ci_automation.report.cluster_objects import NeededSecret
 
 _APPLIED_BY = "kustomize.toolkit.fluxcd.io/name"
 _OPERATED_BY = "fluxcd.controlplane.io/name"

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.tree import COMPONENTS_NAMES, Tree, TreeFile
-from ci_automation.errors import UsageError
+from ci_automation.errors import Error, UsageError
 from ci_automation.policy.plan import MAX_PLAN_BYTES, InvalidPlan, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from ci_automation.errors import Error
 
 MAX_OVERLAY_BYTES = 50 << 20
 _OPENED = {Path("/dev/fd"), Path("/proc/self/fd")}

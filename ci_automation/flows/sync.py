@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.errors import UsageError
-from ci_automation.flows.observe import observe
+from ci_automation.flows.observe import Observed, observe
 from ci_automation.flows.planning.base import read_tree
 from ci_automation.flux.following import SyncSettings, unfit_fields
 from ci_automation.flux.recover import recover
@@ -19,16 +19,13 @@ from ci_automation.policy.patterns import is_found, require_anchored, require_re
 from ci_automation.policy.ranges import Range
 from ci_automation.report.sync import KUSTOMIZATION, ByIdentity, ByKey, NotForClusters, Sync, sync_path
 from ci_automation.signing.cluster import require_accepted_there
-from ci_automation.signing.trust import IdentityMatch, TrustedKeys
+from ci_automation.signing.trust import IdentityMatch, Trusted, TrustedKeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Ports
-    from ci_automation.signing.trust import Trusted
 
 _PAIR = ("issuer", "subject")
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree, TreeFile
-from ci_automation.impact.change import ChangeClass
+from ci_automation.impact.change import Change, ChangeClass, FileDiff, Hazard
 from ci_automation.impact.checks import all_checks
 from ci_automation.impact.compare import changes
 from ci_automation.impact.files import overlay_changes, overlay_diffs
@@ -21,7 +21,6 @@ from ci_automation.impact.overlay.secrets import secret_hazards
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.impact.check import Applied, Known, Seen
     from ci_automation.impact.rights import FolderRights
 

@@ -12,14 +12,13 @@ from ci_automation.impact.change import FILE, Change, ChangeKind, ObjectId, Seve
 from ci_automation.impact.objects import Entry, entries, entries_of_both
 from ci_automation.impact.parts import Text
 from ci_automation.impact.permissions import Room
-from ci_automation.impact.reading import END, KEY
+from ci_automation.impact.reading import END, KEY, Document, Path
 from ci_automation.impact.rules import changed, come_or_gone
 from ci_automation.impact.values import MISSING, Pair, alike, canonical, gained, listed, mapping, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ci_automation.impact.reading import Document, Path
 
 COMPONENTS = ObjectId("", FILE, "", "the components file")
 _VERSION = "# Flux Version: "

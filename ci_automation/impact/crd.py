@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.impact.change import ChangeKind, Severity
+from ci_automation.impact.change import Change, ChangeKind, Severity
 from ci_automation.impact.schema import schema_changes, text_change
 from ci_automation.impact.values import MISSING, Pair, at, by_key, canonical, items, listed, other, row, shown, switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.impact.change import Change
     from ci_automation.impact.values import Rules
 
 

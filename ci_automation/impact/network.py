@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.impact.change import ChangeKind, Severity
+from ci_automation.impact.change import Change, ChangeKind, Severity
 from ci_automation.impact.values import Pair, accounted, canonical, items, listed, mapping, other, row, sides, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.impact.change import Change
     from ci_automation.impact.permissions import Room
 
 _MAX_FLOWS = 64  # Flux's own policies have 2

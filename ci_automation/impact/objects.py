@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from ci_automation.flux.text import SEPARATOR
 from ci_automation.impact.change import ObjectId
-from ci_automation.impact.parts import Text
+from ci_automation.impact.parts import Definition, Text
 from ci_automation.impact.reading import Document, UnreadableObjects
 from ci_automation.impact.values import canonical, mapping, words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from ci_automation.impact.parts import Definition
 
 _MARKER = "---\n"
 _MAX_NAMES = 1_000  # what clusters take is shorter, all of it together; it is part of every change

@@ -15,13 +15,12 @@ from msgspec.structs import replace
 
 from ci_automation.flux.text import SEPARATOR
 from ci_automation.impact.plain import NotPlain, read_below, read_plain
-from ci_automation.impact.reading import END, MAX_CHARACTERS, Document, UnreadableObjects, read
+from ci_automation.impact.reading import END, MAX_CHARACTERS, Document, Path, UnreadableObjects, read
 from ci_automation.impact.values import at, items
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ci_automation.impact.reading import Path
 
 _HEADER = re.compile(r"\A(?:---\n)?((?:#[^\n]*\n)*)")
 # Line breaks, and marks before a text, that only YAML knows.

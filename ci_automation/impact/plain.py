@@ -11,12 +11,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ci_automation.impact.reading import MAX_DEPTH, Document, UnreadableObjects, is_form_of, read, scalar_value
-
-if TYPE_CHECKING:
-    from ci_automation.impact.reading import Path
+from ci_automation.impact.reading import MAX_DEPTH, Document, Path, UnreadableObjects, is_form_of, read, scalar_value
 
 _STEP = 2
 _TO_LIST, _IN_ITEM = 1, 3  # between the levels of a key and the list below it, and of a list and the keys of an item

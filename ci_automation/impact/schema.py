@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.impact.change import ChangeKind, Severity
+from ci_automation.impact.change import Change, ChangeKind, Severity
 from ci_automation.impact.values import MISSING, Pair, accounted, at, canonical, listed, other, shown, sides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from ci_automation.impact.change import Change
 
     Rule = Callable[[Pair, Pair], Iterator[Change]]
 

@@ -10,14 +10,12 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from msgspec import Struct, field
 
 from ci_automation.net.network import Network, Origin
-from ci_automation.net.values import Call, NoAnswer
-from ci_automation.net.waiting import Again, Patience, retry_after
+from ci_automation.net.values import Answer, Call, NoAnswer
+from ci_automation.net.waiting import Again, Deadline, Patience, retry_after
 
 if TYPE_CHECKING:
     from ci_automation.errors import Error
     from ci_automation.net.session import Session
-    from ci_automation.net.values import Answer
-    from ci_automation.net.waiting import Deadline
 
     Failed = Callable[[str, str, int], Error]  # host, problem, attempts
 

@@ -16,14 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.net.network import MissingCertificates, Origin
-from ci_automation.net.values import MAX_COMPLAINT_BYTES, MAX_HEADER_BYTES, TOO_LATE, Answer, NoAnswer, TooLong
+from ci_automation.net.network import MissingCertificates, Network, Origin
+from ci_automation.net.values import MAX_COMPLAINT_BYTES, MAX_HEADER_BYTES, TOO_LATE, Answer, Call, NoAnswer, TooLong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ci_automation.net.network import Network
-    from ci_automation.net.values import Call
     from ci_automation.net.waiting import Deadline
 
 

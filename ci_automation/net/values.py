@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
@@ -14,7 +14,6 @@ from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import BinaryIO
 
 MAX_COMPLAINT_BYTES = 64 << 10
 MAX_HEADER_BYTES = 64 << 10  # of all names and values; http.client reads no more than 100 of them

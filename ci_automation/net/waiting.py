@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from datetime import datetime
 
     from ci_automation.errors import Error
     from ci_automation.net.values import Answer

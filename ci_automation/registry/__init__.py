@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.reference import LayoutDirectory
+from ci_automation.artifact.reference import LayoutDirectory, Reference
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.reference import Reference
     from ci_automation.net.network import Network
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.registry.port import Registry

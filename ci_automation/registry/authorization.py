@@ -16,16 +16,14 @@ from urllib.parse import quote, urlencode, urlsplit
 from msgspec import Struct
 
 from ci_automation.net.network import Origin, UnsafeAddress
-from ci_automation.net.values import Call, parsed_json, printable
-from ci_automation.registry.credentials import check_address, shares_credentials
+from ci_automation.net.values import Answer, Call, parsed_json, printable
+from ci_automation.registry.credentials import Credential, Credentials, check_address, shares_credentials
 from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, UnknownTokenHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.net.values import Answer
     from ci_automation.net.waiting import Clock, Deadline
-    from ci_automation.registry.credentials import Credential, Credentials
 
 CLIENT_ID = "flux-manifests"
 _MAX_TOKEN_ANSWER_BYTES = 1 << 20

@@ -8,28 +8,25 @@ each other's entries: each reads the index back, and merges again while its entr
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 from urllib.parse import quote, urlsplit
 
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index, InvalidIndex
-from ci_automation.artifact.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST
+from ci_automation.artifact.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, Descriptor, Manifest
 from ci_automation.errors import RegistryError
 from ci_automation.registry.port import AccessDenied, ContentMismatch, NotFound, ReferrerLost, TagMoved
-from ci_automation.registry.transport import check_stored, stated_digest, unexpected
+from ci_automation.registry.transport import Wire, check_stored, stated_digest, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import BinaryIO
 
-    from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import LayoutDirectory, OciRepository, Reference
     from ci_automation.net.values import Answer
     from ci_automation.net.waiting import Clock, Deadline
     from ci_automation.registry.authorization import Request
-    from ci_automation.registry.transport import Wire
 
 _MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
 _OK, _NOT_FOUND = 200, 404

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex, parse_stored
-from ci_automation.artifact.manifest import OCI_INDEX, Manifest
-from ci_automation.artifact.reference import InvalidReference
-from ci_automation.net.values import parsed_json
-from ci_automation.net.waiting import at_once
+from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, Manifest
+from ci_automation.artifact.reference import InvalidReference, Reference
+from ci_automation.net.values import Answer, parsed_json
+from ci_automation.net.waiting import Deadline, Patience, at_once
 from ci_automation.registry.contents import (
     StoredManifests,
     Uploads,
@@ -37,13 +37,8 @@ from ci_automation.registry.transport import STORED, Wire, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import BinaryIO
 
-    from ci_automation.artifact.manifest import Descriptor
-    from ci_automation.artifact.reference import Reference
     from ci_automation.net.network import Network
-    from ci_automation.net.values import Answer
-    from ci_automation.net.waiting import Deadline, Patience
     from ci_automation.registry.credentials import CredentialSource
 
 MAX_TAGS = 100_000

@@ -13,12 +13,12 @@ import re
 import secrets
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.index import parse_stored
+from ci_automation.artifact.index import Index, parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest, parse_document
-from ci_automation.artifact.reference import InvalidReference
+from ci_automation.artifact.reference import InvalidReference, LayoutDirectory, Reference
 from ci_automation.registry.layout_files import (
     MARKER,
     MARKER_CONTENT,
@@ -45,10 +45,7 @@ from ci_automation.registry.streams import Sink, check_blob, pieces, require_rea
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import BinaryIO
 
-    from ci_automation.artifact.index import Index
-    from ci_automation.artifact.reference import LayoutDirectory, Reference
 
 INDEX = "index.json"
 LOCK = ".flux-manifests.lock"

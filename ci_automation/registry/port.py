@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from ci_automation.errors import Conflict, RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-    from typing import BinaryIO
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.index import Index

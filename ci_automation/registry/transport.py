@@ -18,13 +18,13 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
-from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.net.network import Network, Origin, UnsafeAddress
 from ci_automation.net.session import Session, imported_on_use
 from ci_automation.net.values import Answer, NoAnswer, TooLong
-from ci_automation.net.waiting import Again, Patience, retry_after
+from ci_automation.net.waiting import Again, Clock, Deadline, Patience, retry_after
 from ci_automation.registry.authorization import Authorization, Request, Scope
-from ci_automation.registry.credentials import base_url, followed, registry_host, repository_path
+from ci_automation.registry.credentials import CredentialSource, base_url, followed, registry_host, repository_path
 from ci_automation.registry.port import (
     MAX_MANIFEST_BYTES,
     AccessDenied,
@@ -38,9 +38,6 @@ from ci_automation.registry.port import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ci_automation.artifact.reference import Reference
-    from ci_automation.net.waiting import Clock, Deadline
-    from ci_automation.registry.credentials import CredentialSource
 
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

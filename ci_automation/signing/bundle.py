@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.gojson import unique
 from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest, NoLayers, parse_document
-from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound
+from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound, Registry
 from ci_automation.signing.bundle_format import PAYLOAD_TYPE, Bundle, Envelope, member
 from ci_automation.signing.trust import Finding, Rejected, TrustedKeys, distrust
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.registry.port import Registry
     from ci_automation.signing.trust import Identity, PrivateKey, Trusted, TrustedIdentities
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"

@@ -17,16 +17,14 @@ from msgspec.structs import replace
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.version import Version
-from ci_automation.signing.trust import TrustedIdentities
-from ci_automation.signing.verify import examine, gather
+from ci_automation.signing.trust import Finding, Trusted, TrustedIdentities
+from ci_automation.signing.verify import SignatureFindings, Signatures, examine, gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
-    from ci_automation.signing.trust import Finding, Trusted
-    from ci_automation.signing.verify import SignatureFindings, Signatures
 
 _READS_BUNDLES = Version.parse("2.8.0")
 _READS_REKOR_2 = Version.parse("2.8.6")

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.policy.model import SignatureFormat
-from ci_automation.registry.port import TagMoved
+from ci_automation.registry.port import Registry, TagMoved
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.bundle_format import Bundle
-from ci_automation.signing.signer import SignatureUnusable
-from ci_automation.signing.trust import Finding, Identity, TrustedIdentities, Verified
+from ci_automation.signing.signer import SignatureUnusable, Signer
+from ci_automation.signing.trust import Finding, Identity, Trusted, TrustedIdentities, Verified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
-    from ci_automation.registry.port import Registry
-    from ci_automation.signing.signer import Signer
-    from ci_automation.signing.trust import Trusted
 
 _SHOWN = 5
 

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.flux.release import is_draft
+from ci_automation.flux.release import Release, is_draft
 from ci_automation.impact.change import Certainty, Hazard, all_of
-from ci_automation.impact.check import Check, Seen
+from ci_automation.impact.check import Applied, Check, Known, KubernetesRange, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
-    from ci_automation.impact.check import Applied, Known, KubernetesRange
 
 GATE = "compatibility"
 _SUPPORTED = 3  # minors that get patches (fluxcd.io/flux/releases, *Release support*)

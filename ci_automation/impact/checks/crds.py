@@ -13,17 +13,15 @@ from msgspec import Struct
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.impact.change import Certainty, Hazard, Place, all_of, some_of, within
-from ci_automation.impact.check import Check, Seen
+from ci_automation.impact.check import Applied, Check, Clusters, Known, Seen
 from ci_automation.impact.crds.managing import Managing, given_up
 from ci_automation.impact.crds.manifests import GATE, Manifests
 from ci_automation.impact.crds.remedies import SNAPSHOT, drop, out_of, stopovers
-from ci_automation.impact.crds.versions import Crd, crds, newest_first
+from ci_automation.impact.crds.versions import Crd, Snapshot, crds, newest_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ci_automation.impact.check import Applied, Clusters, Known
-    from ci_automation.impact.crds.versions import Snapshot
 
 _ORDER = list(reversed(Certainty))
 

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
-from ci_automation.impact.check import Check, Seen
+from ci_automation.impact.check import Applied, Check, Known, Seen
 from ci_automation.impact.files import rendered_diffs
-from ci_automation.impact.overlay.preflight import preflight
+from ci_automation.impact.overlay.preflight import Built, preflight
 from ci_automation.impact.overlay.secrets import secret_hazards
 from ci_automation.impact.overlay.targets import GATE
 
 if TYPE_CHECKING:
-    from ci_automation.impact.check import Applied, Known
     from ci_automation.impact.overlay.builder import Kustomize
-    from ci_automation.impact.overlay.preflight import Built
 
 
 def _look(before: Applied | None, after: Applied, known: Known) -> Seen:

@@ -15,13 +15,12 @@ from msgspec import Struct
 from ci_automation.impact.change import Certainty, Hazard, Place, some_of, within
 from ci_automation.impact.crds.manifests import GATE, PROSE, How, Use, uses
 from ci_automation.impact.crds.remedies import MIGRATE, TAKE, edit_first, forget_managers
-from ci_automation.impact.crds.versions import newest_first
+from ci_automation.impact.crds.versions import Crd, Managed, Snapshot, newest_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.impact.crds.versions import Crd, Managed, Snapshot
 
 
 _FLUX = b".fluxcd.io"

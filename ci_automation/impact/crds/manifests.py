@@ -17,14 +17,13 @@ from msgspec import Struct
 from ci_automation.artifact.yaml import Unreadable, child, is_a, line_of, nodes
 from ci_automation.impact.change import Certainty, Hazard, Place, all_of, some_of, within
 from ci_automation.impact.crds.remedies import FOLLOWED, at_the_source, migrate_files, rewrite
-from ci_automation.impact.crds.versions import newest_first
+from ci_automation.impact.crds.versions import Crd, newest_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import yaml
 
-    from ci_automation.impact.crds.versions import Crd
 
 GATE = "crds"
 PROSE = frozenset({".adoc", ".markdown", ".md", ".rst", ".txt"})

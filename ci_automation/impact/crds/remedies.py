@@ -9,12 +9,11 @@ from msgspec import Struct
 
 from ci_automation.impact.change import all_of, in_shell, some_of
 from ci_automation.impact.check import ARTIFACTS
-from ci_automation.impact.crds.versions import newest_first
+from ci_automation.impact.crds.versions import Crd, newest_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ci_automation.impact.crds.versions import Crd
 
 _SOURCE, _IMAGE, _NOTIFICATION = (f"{group}.toolkit.fluxcd.io" for group in ("source", "image", "notification"))
 # The versions of custom resources in each minor release of Flux, which tell where an upgrade can stop. Measured on the

@@ -15,14 +15,13 @@ from ci_automation.artifact.yaml import Unreadable, nodes, plain
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.objects import parts_of
-from ci_automation.impact.parts import Text
+from ci_automation.impact.parts import Part, Text
 from ci_automation.impact.reading import UnreadableObjects
 from ci_automation.impact.values import at, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ci_automation.impact.parts import Part
 
 _CRD = "CustomResourceDefinition"
 # The names of definitions get into commands to run.

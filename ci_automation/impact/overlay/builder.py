@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.errors import Error
-from ci_automation.impact.change import FILE, ChangeKind, ObjectId, Place, Severity
+from ci_automation.impact.change import FILE, Change, ChangeKind, ObjectId, Place, Severity
 from ci_automation.impact.compare import first, graver_if_gone, object_changes, ordered, together
-from ci_automation.impact.objects import entries
+from ci_automation.impact.objects import Entry, entries
 from ci_automation.impact.overlay.kustomization import joined, kustomization_file
 from ci_automation.impact.parts import Text
 from ci_automation.impact.values import listed
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ci_automation.impact.overlay.folders import AppliedFolder
 
     Build = tuple[Tree, str]  # files, and the folder whose kustomization is built: `.` for the root
-    from ci_automation.impact.change import Change
-    from ci_automation.impact.objects import Entry
     from ci_automation.impact.overlay.outcome import FolderOutcome
 
 # Each takes away a beginning, and leaves the rest; the first that fits counts.

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from msgspec import Struct, field
 
 from ci_automation.artifact.yaml import NOT_YAML, BeyondLimits, Unreadable, nodes
-from ci_automation.impact.change import Place
+from ci_automation.impact.change import ObjectId, Place
 from ci_automation.impact.overlay.kustomization import (
     NAMES,
+    Effort,
+    Kustomization,
+    Named,
     joined,
     kustomization,
     kustomization_file,
@@ -24,15 +27,12 @@ from ci_automation.impact.overlay.kustomization import (
     to_read,
     to_skim,
 )
-from ci_automation.impact.overlay.listed import LARGE, objects
+from ci_automation.impact.overlay.listed import LARGE, Listed, objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.impact.change import ObjectId
-    from ci_automation.impact.overlay.kustomization import Effort, Kustomization, Named
-    from ci_automation.impact.overlay.listed import Listed
 
 _T = TypeVar("_T")
 ROOT = "."

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.impact.change import Certainty, Hazard, fingerprint, some_of
+from ci_automation.impact.change import Certainty, Hazard, ObjectId, fingerprint, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ci_automation.impact.change import ObjectId
     from ci_automation.impact.overlay.kustomization import Effort
     from ci_automation.impact.overlay.outcome import Effect, Followed, Touch
 

@@ -13,16 +13,14 @@ from msgspec import Struct
 
 from ci_automation.artifact.yaml import BeyondLimits, Unreadable
 from ci_automation.impact.change import Certainty, Hazard, Place, fingerprint, in_shell
-from ci_automation.impact.overlay.folders import ROOT, folders
-from ci_automation.impact.overlay.kustomization import kustomization, kustomization_file
+from ci_automation.impact.overlay.folders import ROOT, AppliedFolder, folders
+from ci_automation.impact.overlay.kustomization import Effort, kustomization, kustomization_file
 from ci_automation.impact.overlay.targets import GATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.impact.overlay.folders import AppliedFolder
-    from ci_automation.impact.overlay.kustomization import Effort
     from ci_automation.impact.overlay.outcome import FolderOutcome
 
 _MAX_FAULTS = 5

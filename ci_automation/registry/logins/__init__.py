@@ -11,14 +11,13 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from ci_automation.net.services import REQUEST_VARIABLE, Exchange, unmasked
+from ci_automation.net.services import REQUEST_VARIABLE, Exchange, Mask, unmasked
 from ci_automation.registry.logins.cloud import Cloud, NotOfProvider, Provider, https
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from ci_automation.net.services import Mask
     from ci_automation.registry.credentials import Credential
 
 

@@ -7,13 +7,9 @@ The scope is that of the container registry service, the same in all clouds (azu
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from ci_automation.registry.credentials import Credential
-from ci_automation.registry.logins.cloud import form
-
-if TYPE_CHECKING:
-    from ci_automation.registry.logins.cloud import Cloud
+from ci_automation.registry.logins.cloud import Cloud, form
 
 REGISTRY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.azurecr\.(?P<domain>io|cn|us)")
 _SCOPE = "https://containerregistry.azure.net/.default"

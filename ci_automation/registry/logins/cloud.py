@@ -14,14 +14,12 @@ from msgspec import Struct
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.hiding import Hiding
 from ci_automation.net.network import Origin, UnsafeAddress
-from ci_automation.net.services import REQUEST_VARIABLE, URL_VARIABLE, token_call
-from ci_automation.net.values import Call, parsed_json, printable
+from ci_automation.net.services import REQUEST_VARIABLE, URL_VARIABLE, Exchange, Mask, token_call
+from ci_automation.net.values import Answer, Call, parsed_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.net.services import Exchange, Mask
-    from ci_automation.net.values import Answer
 
 _MAX_FILE_BYTES = 64 << 10
 _XML_ERROR = re.compile(r"<Code>([^<]{1,100})</Code>\s*<Message>([^<]{1,1000})</Message>")

@@ -17,12 +17,11 @@ from msgspec.structs import replace
 
 from ci_automation.net.values import Call, parsed_json
 from ci_automation.registry.credentials import Credential
-from ci_automation.registry.logins.cloud import CloudLoginFailed, form
+from ci_automation.registry.logins.cloud import Cloud, CloudLoginFailed, form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.registry.logins.cloud import Cloud
 
 REGISTRY = re.compile(r"(?:[a-z0-9-]+\.)?gcr\.io|[a-z0-9-]+-docker\.pkg\.dev")
 _USER = "oauth2accesstoken"

@@ -12,13 +12,12 @@ from msgspec import Struct
 from ci_automation.errors import Error, SigningError, UsageError
 from ci_automation.hiding import Hiding
 from ci_automation.net.network import Network
-from ci_automation.net.waiting import TOLD_AFTER, Overdue, watched
+from ci_automation.net.waiting import TOLD_AFTER, Overdue, Watch, watched
 from ci_automation.signing.keys import services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ci_automation.net.waiting import Watch
     from ci_automation.signing.keys.public import PublicKey
 
 T = TypeVar("T")

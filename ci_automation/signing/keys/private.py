@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ci_automation.errors import SigningError, UsageError
 from ci_automation.hiding import Hiding
-from ci_automation.signing.keys.kms import is_kms, open_kms
+from ci_automation.signing.keys.kms import KmsKey, is_kms, open_kms
 from ci_automation.signing.keys.public import KeyUnreadable, PublicKey, UnsupportedKey
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-
-    from ci_automation.signing.keys.kms import KmsKey
 
     AnyPrivateKey = EllipticCurvePrivateKey | RSAPrivateKey | Ed25519PrivateKey
 

@@ -11,21 +11,15 @@ from ci_automation.errors import SigningError
 from ci_automation.hiding import Hiding
 from ci_automation.net.values import Call, parsed_json
 from ci_automation.signing.sigstore.certified import certificate_of_pem, identity_of
-from ci_automation.signing.sigstore.exchange import (
-    JSON,
-    FulcioFailed,
-    require_done,
-)
+from ci_automation.signing.sigstore.exchange import JSON, FulcioFailed, SigstoreExchange, require_done
 from ci_automation.signing.sigstore.rekor import base64_encoded, compact
-from ci_automation.signing.trust import Rejected
+from ci_automation.signing.trust import Identity, Rejected
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-    from ci_automation.signing.sigstore.exchange import SigstoreExchange
     from ci_automation.signing.sigstore.oidc import Token
-    from ci_automation.signing.trust import Identity
 
 _TOKEN_REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 

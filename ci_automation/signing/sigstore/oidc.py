@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -19,7 +19,6 @@ from ci_automation.signing.trust import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from ci_automation.net.waiting import Clock
 
