@@ -138,6 +138,7 @@ def test_a_rollback_to_edits_and_away_from_them_compares_what_clusters_have(worl
     shown = propose_rollback(CHANNEL, Wish(str(edited)), world.ports(), intent()).shown
     (gone,) = [it for it in shown.findings.changes if it.belongs_to is ChangeClass.RBAC_NARROWED]
     assert gone.sentence.startswith(f"{ADMIN} is gone")
+    assert "edits" not in {it.gate for it in shown.findings.gates}  # nobody rendered either side to look for any
 
 
 @pytest.mark.parametrize("source", ["edited", "as Flux renders it"])
@@ -148,6 +149,7 @@ def test_a_promotion_compares_what_both_channels_have(source: str) -> None:
     publish_text(World(registry=road.here), without_admin(text), channel=channel)
     promoted = road.promote(policy=Policy())
     assert promoted.considered.step is not None
+    assert "edits" not in {it.gate for it in promoted.considered.gates}
     first = said(promoted.considered.step)[0]
     if source == "edited":
         assert first.startswith(f"{ADMIN} is gone")

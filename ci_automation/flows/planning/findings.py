@@ -69,8 +69,8 @@ def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Find
     """Return the impact on clusters of a channel that goes from `old` to `new`, and the verdicts of the gates."""
     impact = impact_of(old, new, ports, intent)
     verdicts = content_verdicts(content_of(old, new, impact, intent), Situation(old.version, intent.policy, intent.now))
-    # The gate on the proof spoke where it was rendered.
-    gates = tuple(verdict for verdict in verdicts if verdict.gate != "proof")
+    # The gates on the proof and on edits spoke where it was rendered.
+    gates = tuple(verdict for verdict in verdicts if verdict.gate not in {"proof", "edits"})
     return Findings(impact.changes, impact.hazards, impact.pruned, gates)
 
 
