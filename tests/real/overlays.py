@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -41,8 +42,9 @@ def tree(golden: Path, version: str, files: Files) -> Tree:
     return Tree((TreeFile(COMPONENTS_PATH, components(golden, version)), *others))
 
 
+@cache
 def kustomize() -> Confined:
-    """Return the real kustomize."""
+    """Return the real kustomize, the same all session long: it remembers its last builds."""
     return Confined(peer("kustomize"))
 
 
