@@ -17,13 +17,14 @@ from ci_automation.signing.verify import verify
 from tests.real import program
 from tests.real.processes import COMMAND, wait_until
 from tests.real.proxy import Drop, kill_after
+from tests.real.share import READS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from tests.real.proxy import Proxy
+    from tests.real.proxy import Proxy, Request
 
 MOMENTS = ("before it reached the registry", "while it was on its way", "when the registry had done it")
 COSIGN = 6  # so many cases for one that cosign looks at too
@@ -115,9 +116,9 @@ def killed(proxy: Proxy, arguments: tuple[object, ...], number: int, moment: str
     proxy.forget()
 
 
-def writes(proxy: Proxy) -> list[str]:
-    """Return the requests that write."""
-    return [request.path for request in proxy.requests if request.method not in {"GET", "HEAD"}]
+def writes(requests: Iterable[Request]) -> list[str]:
+    """Return the paths of those requests that write."""
+    return [request.path for request in requests if request.method not in READS]
 
 
 def at_each_request(case: Callable[[int], None], numbers: list[int], moment: str) -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from tests.real.proxy import Request
 
 T = TypeVar("T")
 
 EVERY = int(os.environ.get("EVERY") or 4)
+READS = frozenset({"GET", "HEAD"})
 _NAMES = (
     (re.compile(r"/v2/.+/(blobs|manifests|referrers|tags)/"), r"/v2/NAME/\1/"),
     (re.compile(r"sha256[:-][0-9a-f]{64}"), "DIGEST"),
@@ -33,6 +34,15 @@ def share(cases: Iterable[T], kind: Callable[[T], Hashable] = lambda _: None, st
     return [case for place, case in enumerate(every) if place in taken or place == 0]
 
 
+def kills(requests: Sequence[Request], start: int = 0) -> list[int]:
+    """Return the numbers of the requests at which to kill a run: a share of those that write, or all of them.
+
+    A run that is killed at a read leaves what the write before it left.
+    """
+    numbers = [number for number, each in enumerate(requests, 1) if EVERY == 1 or each.method not in READS]
+    return share(numbers, lambda it: kind_of(requests[it - 1]), start)
+
+
 def kind_of(request: Request) -> tuple[str, str]:
     """Return what sort of request it is: the method, and the path without the names of what it is about."""
     path = urlsplit(request.path).path
@@ -46,6 +56,6 @@ def told() -> str:
     if EVERY == 1:
         return "share: all kills and random overlays"
     return (
-        f"share: one in {EVERY} of the kills and random overlays, and each kind of request; "
+        f"share: one in {EVERY} of the kills at writes and of the random overlays, and each kind of write; "
         "`make real EVERY=1` runs all of them"
     )

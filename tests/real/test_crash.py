@@ -24,7 +24,7 @@ from tests.real.crash import COSIGN, MOMENTS, at_each_request, killed, state, wr
 from tests.real.peers import peer
 from tests.real.processes import run
 from tests.real.proxy import Proxy
-from tests.real.share import kind_of, share
+from tests.real.share import kills, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,7 +159,7 @@ def test_a_kill_at_any_request_leaves_a_signed_channel_and_the_next_run_finishes
         assert set(expected.signatures.values()) == set(expected.records.values()) == {1}
     assert len(requests) > 20
     # Another share at each moment, so that together they have more.
-    numbers = share(range(1, len(requests) + 1), lambda it: kind_of(requests[it - 1]), MOMENTS.index(moment))
+    numbers = kills(requests, MOMENTS.index(moment))
     looked_at = set(numbers[::COSIGN])
 
     def case(number: int) -> None:
@@ -178,7 +178,7 @@ def test_a_kill_at_any_request_leaves_a_signed_channel_and_the_next_run_finishes
                 cosign_key.verify(f"{channel.repository}@{expected.channel}".removeprefix("oci://"))
             proxy.forget()
             assert not job.repeat(channel, ports)
-            assert writes(proxy) == []
+            assert writes(proxy.requests) == []
 
     at_each_request(case, numbers, moment)
 

@@ -20,9 +20,9 @@ from ci_automation.policy.model import SignatureFormat
 from ci_automation.records.ledger import Ledger
 from ci_automation.signing.verify import verify
 from tests.real import program
-from tests.real.crash import COSIGN, MOMENTS, at_each_request, killed, state
+from tests.real.crash import COSIGN, MOMENTS, at_each_request, killed, state, writes
 from tests.real.proxy import Proxy, Request
-from tests.real.share import kind_of, share
+from tests.real.share import kills
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -233,7 +233,7 @@ def test_the_digest_stays_from_the_first_channel_to_the_last(
     assert [each.channel for each in line.states()] == [str(edge)] * 3
     both.forget()
     assert not any(each["changed"] for each in program.succeed(*line.command)["promotions"])
-    assert not [request for request in both.requests if request.method not in {"GET", "HEAD"}]
+    assert writes(both.requests) == []
 
 
 def test_a_channel_waits_for_its_time_and_says_until_when(
@@ -281,10 +281,8 @@ def test_a_kill_at_any_request_leaves_signed_channels_and_the_next_run_finishes_
         both.forget()
         program.succeed(*line.command)
         asked, expected = [*both.asked], line.states()
-    # A kill can leave another state only at what writes; the doubles are killed at every request.
-    writes = [number for number, request in enumerate(asked, 1) if request.method not in {"GET", "HEAD"}]
-    assert len(writes) > 30
-    numbers = share(writes, lambda it: kind_of(asked[it - 1]), MOMENTS.index(moment))
+    assert len(writes(asked)) > 30
+    numbers = kills(asked, MOMENTS.index(moment))
     looked_at = set(numbers[::COSIGN])
 
     def case(number: int) -> None:
@@ -306,6 +304,6 @@ def test_a_kill_at_any_request_leaves_signed_channels_and_the_next_run_finishes_
                 cosign_key.verify(f"{last.repository}@{expected[2].channel}".removeprefix("oci://"))
             both.forget()
             assert line.repeat() == 0
-            assert not [request for request in both.requests if request.method not in {"GET", "HEAD"}]
+            assert writes(both.requests) == []
 
     at_each_request(case, numbers, moment)

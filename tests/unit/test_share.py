@@ -6,7 +6,7 @@ import pytest
 
 from tests.real import share as module
 from tests.real.proxy import Request
-from tests.real.share import kind_of, share
+from tests.real.share import kills, kind_of, share
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +57,11 @@ def test_what_was_left_out_is_told() -> None:
 )
 def test_requests_for_other_names_are_of_one_kind(path: str, kind: str) -> None:
     assert kind_of(Request("GET", path, 200)) == ("GET", kind)
+
+
+def test_a_run_is_killed_at_writes_or_at_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = [Request(method, "/v2/a/b/manifests/x", 201) for method in ("GET", "PUT", "HEAD", "PUT", "POST")]
+    assert kills(requests, 1) == [2, 4, 5]
+    assert kills(requests[:1]) == []
+    monkeypatch.setattr(module, "EVERY", 1)
+    assert kills(requests) == [1, 2, 3, 4, 5]
