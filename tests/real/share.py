@@ -24,23 +24,28 @@ _NAMES = (
 )
 
 
-def share(cases: Iterable[T], kind: Callable[[T], Hashable] = lambda _: None, start: int = 0) -> list[T]:
-    """Return every n-th case from `start` on, the first and the last, and the first of each kind, in their order."""
+def share(cases: Iterable[T], kind: Callable[[T], Hashable] = lambda _: None) -> list[T]:
+    """Return every n-th case, the first and the last, and the first of each kind, in their order."""
     every = list(cases)
     kinds: dict[Hashable, int] = {}
     for place, case in enumerate(every):
         kinds.setdefault(kind(case), place)
-    taken = {*range(start % EVERY, len(every), EVERY), *kinds.values(), len(every) - 1}
-    return [case for place, case in enumerate(every) if place in taken or place == 0]
+    taken = {*range(0, len(every), EVERY), *kinds.values(), len(every) - 1}
+    return [case for place, case in enumerate(every) if place in taken]
 
 
-def kills(requests: Sequence[Request], start: int = 0) -> list[int]:
-    """Return the numbers of the requests at which to kill a run: a share of those that write, or all of them.
+def kills(requests: Sequence[Request], moment: int = 0, moments: int = 1) -> list[int]:
+    """Return the numbers of the requests at which to kill a run at a moment: of those that write, its part of a share.
 
     A run that is killed at a read leaves what the write before it left.
     """
     numbers = [number for number, each in enumerate(requests, 1) if EVERY == 1 or each.method not in READS]
-    return share(numbers, lambda it: kind_of(requests[it - 1]), start)
+    return dealt(share(numbers, lambda it: kind_of(requests[it - 1])), moment, moments)
+
+
+def dealt(cases: Sequence[T], hand: int, hands: int) -> list[T]:
+    """Return the cases of one of several hands among which a share is dealt out; each gets all where all run."""
+    return list(cases) if EVERY == 1 else list(cases[hand::hands])
 
 
 def kind_of(request: Request) -> tuple[str, str]:

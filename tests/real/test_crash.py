@@ -24,7 +24,7 @@ from tests.real.crash import COSIGN, MOMENTS, at_each_request, killed, state, wr
 from tests.real.peers import peer
 from tests.real.processes import run
 from tests.real.proxy import Proxy
-from tests.real.share import kills, share
+from tests.real.share import dealt, kills, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tests.real.registries import RealRegistry
 
 BEFORE, AFTER = "v2.8.5", "v2.8.8"
+BESIDE = ("before", "after")  # a rename
 OVERLAY = Tree(
     (TreeFile("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml]\n"), TreeFile("b", b"\0\1\2"))
 )
@@ -158,8 +159,7 @@ def test_a_kill_at_any_request_leaves_a_signed_channel_and_the_next_run_finishes
         expected = state(channel, ports)
         assert set(expected.signatures.values()) == set(expected.records.values()) == {1}
     assert len(requests) > 20
-    # Another share at each moment, so that together they have more.
-    numbers = kills(requests, MOMENTS.index(moment))
+    numbers = kills(requests, MOMENTS.index(moment), len(MOMENTS))
     looked_at = set(numbers[::COSIGN])
 
     def case(number: int) -> None:
@@ -183,7 +183,7 @@ def test_a_kill_at_any_request_leaves_a_signed_channel_and_the_next_run_finishes
     at_each_request(case, numbers, moment)
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", BESIDE)
 def test_a_kill_at_any_rename_leaves_a_whole_layout_and_the_next_run_finishes_the_work(
     moment: str, job: Job, flux_releases: Path, pair: program.Pair, tmp_path: Path
 ) -> None:
@@ -205,7 +205,7 @@ def test_a_kill_at_any_rename_leaves_a_whole_layout_and_the_next_run_finishes_th
     expected = state(channel, ports)
     assert set(expected.signatures.values()) == set(expected.records.values()) == {1}
 
-    for number in share(range(1, renames + 1), start=2 * (moment == "after")):
+    for number in dealt(share(range(1, renames + 1)), BESIDE.index(moment), len(BESIDE)):
         channel, ports = place(number)
         done = program.flux_manifests(number, moment, *job.arguments(channel), script=script)
         assert done.code == -signal.SIGKILL, done.errors

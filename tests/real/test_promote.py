@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 BEFORE, AFTER = Version.parse("v2.8.5"), Version.parse("v2.8.8")
 OVERLAY = Tree((TreeFile("notes.txt", b"for people\n"),))
 NAMES = ("edge", "staging", "production")
+# Not in the middle of one: the registry with the API, which is for tests, stores what it got of a cut-off manifest.
+WHOLE = MOMENTS[::2]
 
 
 def _nothing(*_: object) -> None:
@@ -257,8 +259,7 @@ def upstreams(distribution_registry: RealRegistry, referrers_registry: RealRegis
     return distribution_registry.proxy.upstream, referrers_registry.proxy.upstream
 
 
-# Not in the middle of one: the registry with the API, which is for tests, stores what it got of a cut-off manifest.
-@pytest.mark.parametrize("moment", MOMENTS[::2])
+@pytest.mark.parametrize("moment", WHOLE)
 def test_a_kill_at_any_request_leaves_signed_channels_and_the_next_run_finishes_the_work(
     moment: str,
     upstreams: tuple[str, str],
@@ -282,7 +283,7 @@ def test_a_kill_at_any_request_leaves_signed_channels_and_the_next_run_finishes_
         program.succeed(*line.command)
         asked, expected = [*both.asked], line.states()
     assert len(writes(asked)) > 30
-    numbers = kills(asked, MOMENTS.index(moment))
+    numbers = kills(asked, WHOLE.index(moment), len(WHOLE))
     looked_at = set(numbers[::COSIGN])
 
     def case(number: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.real import share as module
 from tests.real.proxy import Request
-from tests.real.share import kills, kind_of, share
+from tests.real.share import dealt, kills, kind_of, share
 
 
 @pytest.fixture(autouse=True)
@@ -14,12 +14,8 @@ def every(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EVERY", 4)
 
 
-@pytest.mark.parametrize(
-    ("start", "taken"),
-    [(0, [0, 4, 8, 10]), (1, [0, 1, 5, 9, 10]), (2, [0, 2, 6, 10]), (3, [0, 3, 7, 10]), (5, [0, 1, 5, 9, 10])],
-)
-def test_every_nth_is_taken_and_the_first_and_the_last(start: int, taken: list[int]) -> None:
-    assert share(range(11), start=start) == taken
+def test_every_nth_is_taken_and_the_first_and_the_last() -> None:
+    assert share(range(11)) == [0, 4, 8, 10]
 
 
 def test_of_each_kind_one_is_taken() -> None:
@@ -33,7 +29,7 @@ def test_of_few_all_are_taken(number: int, taken: list[int]) -> None:
 
 def test_all_are_taken_where_one_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EVERY", 1)
-    assert share(range(11), start=3) == list(range(11))
+    assert share(range(11)) == dealt(range(11), 1, 2) == list(range(11))
     assert "all" in module.told()
 
 
@@ -61,7 +57,8 @@ def test_requests_for_other_names_are_of_one_kind(path: str, kind: str) -> None:
 
 def test_a_run_is_killed_at_writes_or_at_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = [Request(method, "/v2/a/b/manifests/x", 201) for method in ("GET", "PUT", "HEAD", "PUT", "POST")]
-    assert kills(requests, 1) == [2, 4, 5]
+    assert kills(requests) == [2, 5]
+    assert [kills(requests, moment, 2) for moment in range(2)] == [[2], [5]]
     assert kills(requests[:1]) == []
     monkeypatch.setattr(module, "EVERY", 1)
     assert kills(requests) == [1, 2, 3, 4, 5]
