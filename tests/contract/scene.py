@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from ci_automation.cli import run
@@ -20,7 +22,6 @@ from tests.fakes.world import key_pem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     import pytest
 
@@ -75,11 +76,19 @@ class Scene:
     """One GitHub, and a job of one of its repositories; `folder` is a copy of the template of its own."""
 
     forge: Forge
-    fleet: Repository
-    apps: Repository
     runner: Runner
     folder: Path
     own: dict[str, str] = field(default_factory=lambda: {"key": "cosign.key", "releases": "../releases"})  # each job's
+
+    @property
+    def fleet(self) -> Repository:
+        """The repository whose jobs run."""
+        return self.forge.repositories[NAME]
+
+    @property
+    def apps(self) -> Repository:
+        """The repository that is told."""
+        return self.forge.repositories[APPS]
 
     def configure(self, *, approval: str = "{}", policy: str = "{}", more: str = "") -> None:
         """Write the configuration."""
@@ -118,20 +127,19 @@ class Scene:
         named = {name: str(asking.inputs[name]) for name in ("artifact", "version", "base", "target")}
         return {**named, "request_key": str(asking.inputs["key"])}
 
-    def saved(self) -> Callable[[], Scene]:
-        """Return what brings the present state back, as a scene at the same addresses; it may be called often."""
+    def saved(self) -> Callable[[], None]:
+        """Return what brings the present state back, at the same addresses; it may be called often."""
         before, variables, own = self.forge.saved(), dict(self.runner.variables), dict(self.own)
-        kept = shutil.copytree(self.folder, self.folder.with_name(f"{self.folder.name}, saved"))
+        kept = shutil.copytree(self.folder, Path(mkdtemp(dir=self.folder.parent)) / "saved")
 
-        def again() -> Scene:
+        def again() -> None:
             before()
             shutil.rmtree(self.folder)
             shutil.copytree(kept, self.folder)
             self.runner.patch.chdir(self.runner.workspace)
-            self.runner.variables.clear()
-            self.runner.variables.update(variables)
-            places = self.forge.repositories
-            return replace(self, fleet=places[NAME], apps=places[APPS], own=dict(own))
+            for now, then in ((self.runner.variables, variables), (self.own, own)):
+                now.clear()
+                now.update(then)
 
         return again
 
@@ -201,7 +209,7 @@ def staged(
     source: Path,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str] | None = None,
     *,
     flavour: str = "api.github.com",
 ) -> Iterator[Scene]:
@@ -209,7 +217,7 @@ def staged(
     shutil.copytree(source, folder)
     shutil.copy(folder / "releases/releases.json", folder / "all.json")
     with monkeypatch.context() as patch, Forge(flavour, releases=folder / "releases") as forge:
-        runner = Runner.starting(folder, patch, capsys)
+        runner = Runner.starting(folder, patch, capsys)  # type: ignore[arg-type]  # shared scenes get each test's
         patch.setattr(
             GitHub.__init__,
             "__kwdefaults__",
@@ -231,4 +239,4 @@ def staged(
         variables["INPUT_GITHUB-TOKEN"] = forge.token("pat", None, RIGHTS, login="keeper")
         fleet.collaborators["keeper"] = apps.collaborators["keeper"] = "write"
         runner.variables.update(variables)
-        yield Scene(forge, fleet, apps, runner, folder)
+        yield Scene(forge, runner, folder)

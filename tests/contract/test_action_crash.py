@@ -200,17 +200,17 @@ def test_wherever_it_dies_a_re_run_ends_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     strikes, make = WAYS[way]
-    with staged(stage, tmp_path / "scene", monkeypatch, capsys) as first:
-        inputs = ACTS[act](first)
-        again = first.saved()
+    with staged(stage, tmp_path / "scene", monkeypatch, capsys) as scene:
+        inputs = ACTS[act](scene)
+        again = scene.saved()
         if act not in WHOLE:
-            WHOLE[act] = _whole(first, inputs)
+            WHOLE[act] = _whole(scene, inputs)
         whole, left = WHOLE[act], list[object]()
         asked = whole.asked
         numbers = [number for number in range(1, len(asked) + 1) if strikes(whole, number)]
         assert numbers
         for number in numbers:
-            scene = again()
+            again()
             _die(scene, inputs, make(number), monkeypatch)
             if (state := (scene.pictures, _files(scene))) in left:
                 continue  # the re-run would be the same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from datetime import timedelta
@@ -24,7 +25,7 @@ from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.registry.port import ReferrerLost
 from ci_automation.signing.trust import TrustedKeys
 from tests.contract.operating import PAYLOAD, dispatch, push
-from tests.contract.scene import BRANCH, CHANNEL, FIRST, LOCK, MINOR, PATCH, Scene, staged, template
+from tests.contract.scene import BRANCH, CHANNEL, FIRST, LOCK, MINOR, PATCH, Scene, staged
 from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from ci_automation.records.notes import Record
     from tests.fakes.forge.state import Pull, Run
+
+    States = dict[str, Callable[[], None]]  # by name, what brings back a state of a scene
 
 FOLDER = "clusters/production"
 CONFIG = ".github/flux-manifests.yaml"
@@ -46,21 +49,40 @@ def patch(memory: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return template(tmp_path_factory.mktemp("template"))
+def begun(stage: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, States]]:
+    """Yield a repository whose artifact has an empty overlay, and whose folder holds one file more.
 
-
-@pytest.fixture
-def scene(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Scene]:
-    """Yield a repository whose artifact has an empty overlay, and whose folder holds one file more."""
-    with staged(source, tmp_path / "scene", monkeypatch, capsys) as made:
+    Beside it is what brings back states of it, by their names.
+    """
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        staged(stage, tmp_path_factory.mktemp("begun") / "scene", patched) as made,
+    ):
         made.fleet.protections.clear()
         made.offer(FIRST)
         configure(made)
         made.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
-        yield made
+        yield made, {"begun": made.saved()}
+
+
+@pytest.fixture
+def scene(begun: tuple[Scene, States], capsys: pytest.CaptureFixture[str]) -> Scene:
+    """Return that repository as it began."""
+    made, states = begun
+    states["begun"]()
+    return dataclasses.replace(made, runner=dataclasses.replace(made.runner, capture=capsys))
+
+
+@pytest.fixture
+def before(begun: tuple[Scene, States], scene: Scene) -> str:
+    """Let the channel have the first content, and return its digest."""
+    _, states = begun
+    if "published" in states:
+        states["published"]()
+    else:
+        first_content(scene)
+        states["published"] = scene.saved()
+    return scene.channel
 
 
 def later(scene: Scene, minutes: int = 1) -> None:
@@ -158,8 +180,9 @@ def test_a_hazard_of_content_that_no_page_showed_is_asked_for(
     assert scene.run().outputs["changed"] == "true"
 
 
-def test_a_no_to_the_digest_is_not_overruled_by_the_merge_before(scene: Scene, known: list[Hazard]) -> None:
-    before = first_content(scene)
+def test_a_no_to_the_digest_is_not_overruled_by_the_merge_before(
+    scene: Scene, before: str, known: list[Hazard]
+) -> None:
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
     checkout(scene)
     known[:] = [Hazard("crds", Certainty.POSSIBLE, "a.example v1", "objects may use v1 of A")]
@@ -299,9 +322,8 @@ def on_a_page_of_the_past(scene: Scene, known: list[Hazard]) -> None:
     [before_another_merge, after_another_merge, in_an_older_request, behind_many_requests, on_a_page_of_the_past],
 )
 def test_no_merge_beside_it_undoes_a_no_to_content(
-    scene: Scene, known: list[Hazard], say_no: Callable[[Scene, list[Hazard]], None]
+    scene: Scene, before: str, known: list[Hazard], say_no: Callable[[Scene, list[Hazard]], None]
 ) -> None:
-    before = first_content(scene)
     say_no(scene, known)
     known.clear()
     later(scene)
@@ -316,8 +338,7 @@ def test_no_merge_beside_it_undoes_a_no_to_content(
     assert scene.run().outputs["changed"] == "true"
 
 
-def test_a_no_to_content_outlives_the_name_of_the_artifact(scene: Scene, known: list[Hazard]) -> None:
-    before = first_content(scene)
+def test_a_no_to_content_outlives_the_name_of_the_artifact(scene: Scene, before: str, known: list[Hazard]) -> None:
     merged_with_a_hazard(scene, known)
     scene.fleet.close(scene.fleet.pulls[-1].number, "ada")
     known.clear()
@@ -332,9 +353,9 @@ def test_a_no_to_content_outlives_the_name_of_the_artifact(scene: Scene, known: 
     assert scene.run().outputs["changed"] == "true"
 
 
+@pytest.mark.usefixtures("before")
 def test_a_no_to_content_is_not_undone_by_a_run_that_withdraws_its_page(scene: Scene, known: list[Hazard]) -> None:
     """A job of the commit before the merge finds that nothing waits, and a patch gives the content another digest."""
-    first_content(scene)
     content, commit = newest(scene).content, scene.fleet.head
     merged_with_a_hazard(scene, known)
     asked = scene.fleet.pulls[-1]
@@ -500,8 +521,7 @@ def test_a_minor_whose_approval_does_not_count_keeps_no_content_from_being_appli
     assert f"the approval of {MINOR} does not count" in ran.said("warning")[0]
 
 
-def test_a_merge_by_another_person_publishes_the_content_by_itself(scene: Scene) -> None:
-    before = first_content(scene)
+def test_a_merge_by_another_person_publishes_the_content_by_itself(scene: Scene, before: str) -> None:
     number = by_request(scene, patch("2Gi"))
     scene.fleet.merge(number, "ben")
     checkout(scene)
@@ -514,9 +534,10 @@ def test_a_merge_by_another_person_publishes_the_content_by_itself(scene: Scene)
     assert scene.run().outputs["changed"] == "false"
 
 
-def test_a_push_that_merges_content_publishes_it_and_the_schedule_finds_nothing_to_do(scene: Scene) -> None:
+def test_a_push_that_merges_content_publishes_it_and_the_schedule_finds_nothing_to_do(
+    scene: Scene, before: str
+) -> None:
     """The shipped workflows, with a key or without one, run `update` for both events."""
-    before = first_content(scene)
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
     checkout(scene)
     scene.pushed()
@@ -530,8 +551,7 @@ def test_a_push_that_merges_content_publishes_it_and_the_schedule_finds_nothing_
     assert (scene.tags, len(scene.fleet.pulls)) == (tags, requests)
 
 
-def test_an_own_merge_asks_with_the_reason_above_the_changes(scene: Scene) -> None:
-    before = first_content(scene)
+def test_an_own_merge_asks_with_the_reason_above_the_changes(scene: Scene, before: str) -> None:
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ada")
     checkout(scene)
     scene.run()
@@ -551,8 +571,8 @@ def newest(scene: Scene) -> Record:
     return Ledger(registry, Reference.parse(CHANNEL), trusted).records(Digest.parse(scene.channel))[-1]
 
 
+@pytest.mark.usefixtures("before")
 def test_the_record_names_the_content_its_rules_and_everyone_who_counted(scene: Scene) -> None:
-    first_content(scene)
     first = newest(scene).content
     assert first is not None
     assert (first.commit, first.rules.approvals, first.at) == (scene.fleet.head, 0, scene.forge.now())
@@ -624,8 +644,8 @@ def test_consumers_of_one_version_get_each_content(scene: Scene) -> None:
         assert f"tag: {FIRST}-{short} #" in offered.decode()
 
 
+@pytest.mark.usefixtures("before")
 def test_the_dead_mans_switch_takes_content_that_waits_for_a_healthy_check(scene: Scene) -> None:
-    first_content(scene)
     pushed(scene)
     checkout(scene)
     for event in ("schedule", "push"):
@@ -928,9 +948,8 @@ MORE = {  # requests of a run beside the 3 of content that waits (ADR 17)
 
 
 @pytest.mark.parametrize("what", NOT_PROVEN)
-def test_what_no_merge_proves_is_asked_by_digest(scene: Scene, what: str) -> None:
+def test_what_no_merge_proves_is_asked_by_digest(scene: Scene, before: str, what: str) -> None:
     change, reason = NOT_PROVEN[what]
-    before = first_content(scene)
     change(scene)
     checkout(scene)
     ran = scene.run()
@@ -1001,8 +1020,7 @@ def tags_of(scene: Scene) -> dict[str, str]:
     return {tag: digest for tag, digest in scene.tags.items() if not tag.startswith("sha256-")}
 
 
-def test_the_default_branch_is_looked_at_once_more_before_anything_is_tagged(scene: Scene) -> None:
-    before = first_content(scene)
+def test_the_default_branch_is_looked_at_once_more_before_anything_is_tagged(scene: Scene, before: str) -> None:
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
     checkout(scene)
     tags, looks = tags_of(scene), list[str]()
@@ -1041,8 +1059,7 @@ def test_an_approval_by_digest_outlives_a_run_that_the_default_branch_left_behin
     assert scene.run().outputs["changed"] == "true"
 
 
-def test_a_checkout_that_is_not_what_github_has_stops_the_run(scene: Scene) -> None:
-    before = first_content(scene)
+def test_a_checkout_that_is_not_what_github_has_stops_the_run(scene: Scene, before: str) -> None:
     asked = len(scene.fleet.pulls)
     (scene.runner.workspace / FOLDER / "more.yaml").write_bytes(patch("9Gi"))
     ran = scene.run()
@@ -1053,8 +1070,7 @@ def test_a_checkout_that_is_not_what_github_has_stops_the_run(scene: Scene) -> N
     assert f"the folder {FOLDER}, by modes or links, in the checkout is not what" in scene.run().log
 
 
-def test_attributes_of_the_default_branch_that_conceal_files_stop_the_run(scene: Scene) -> None:
-    before = first_content(scene)
+def test_attributes_of_the_default_branch_that_conceal_files_stop_the_run(scene: Scene, before: str) -> None:
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
     scene.fleet.push("main", {".gitattributes": b"*.yaml linguist-generated\n"}, "ada")
     checkout(scene)
@@ -1063,8 +1079,7 @@ def test_attributes_of_the_default_branch_that_conceal_files_stop_the_run(scene:
     assert f".gitattributes gives '{FOLDER}/more.yaml' the attribute linguist-generated" in ran.log
 
 
-def test_a_run_of_an_older_commit_leaves_the_content_to_the_next(scene: Scene) -> None:
-    before = first_content(scene)
+def test_a_run_of_an_older_commit_leaves_the_content_to_the_next(scene: Scene, before: str) -> None:
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
     checkout(scene)
     scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
@@ -1076,8 +1091,7 @@ def test_a_run_of_an_older_commit_leaves_the_content_to_the_next(scene: Scene) -
     assert scene.run().outputs["changed"] == "true"
 
 
-def test_a_log_that_lags_is_waited_for(scene: Scene) -> None:
-    before = first_content(scene)
+def test_a_log_that_lags_is_waited_for(scene: Scene, before: str) -> None:
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
     checkout(scene)
     scene.fleet.lag = 1
@@ -1087,8 +1101,7 @@ def test_a_log_that_lags_is_waited_for(scene: Scene) -> None:
     assert scene.run().outputs["changed"] == "true"
 
 
-def test_content_that_was_rolled_back_stays_so(scene: Scene) -> None:
-    before = first_content(scene)
+def test_content_that_was_rolled_back_stays_so(scene: Scene, before: str) -> None:
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
     checkout(scene)
     assert scene.run().outputs["changed"] == "true"
@@ -1167,8 +1180,7 @@ def test_a_rollback_to_older_rules_loosens_none(
     assert "with 0 of 1 approving reviews" in scene.run().summary
 
 
-def test_a_rollback_from_which_the_last_rules_are_hidden_names_no_content(scene: Scene) -> None:
-    before = first_content(scene)
+def test_a_rollback_from_which_the_last_rules_are_hidden_names_no_content(scene: Scene, before: str) -> None:
     configure(scene, "{via: pull-request, approvals: 1}")
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ada")
     checkout(scene)
@@ -1213,8 +1225,7 @@ def test_each_artifact_judges_a_shared_folder_by_its_own_rules(scene: Scene) -> 
     assert "with 0 of 2 approving reviews" in ran.summary
 
 
-def test_content_waits_while_the_artifact_is_paused(scene: Scene) -> None:
-    before = first_content(scene)
+def test_content_waits_while_the_artifact_is_paused(scene: Scene, before: str) -> None:
     configure(scene, more=", paused: true")
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
     checkout(scene)
@@ -1230,8 +1241,7 @@ BY_SCHEDULE = {"a request of 301 files": 301, "a message that skips runs": 0, "a
 
 
 @pytest.mark.parametrize("how", BY_SCHEDULE)
-def test_a_merge_that_starts_no_run_is_taken_up_by_the_next_scheduled_one(scene: Scene, how: str) -> None:
-    before = first_content(scene)
+def test_a_merge_that_starts_no_run_is_taken_up_by_the_next_scheduled_one(scene: Scene, before: str, how: str) -> None:
     shipped = (Path(__file__).parents[2] / "workflows/flux.yaml").read_bytes()
     paths = shipped.replace(b"lock.yaml, ", b"lock.yaml, clusters/production/**, ")
     scene.fleet.push("main", {".github/workflows/flux.yaml": paths}, "ada")
@@ -1256,8 +1266,8 @@ def test_a_merge_that_starts_no_run_is_taken_up_by_the_next_scheduled_one(scene:
     assert (scene.channel == before) is bool(many)
 
 
+@pytest.mark.usefixtures("before")
 def test_the_record_of_another_repository_proves_nothing(scene: Scene) -> None:
-    first_content(scene)
     scene.runner.variables["GITHUB_REPOSITORY_ID"] = "5"
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
     checkout(scene)
