@@ -13,6 +13,7 @@ from ci_automation.impact.change import Certainty, Hazard, Place
 from ci_automation.impact.check import Clusters
 from ci_automation.impact.checks.crds import guard
 from ci_automation.impact.crds.versions import Snapshot
+from tests.real.cluster import POLL
 from tests.real.pipeline import push, tag
 from tests.real.processes import wait_until
 from tests.real.upgrade import OWNER, components
@@ -236,6 +237,7 @@ def test_an_object_that_leaves_the_overlay_as_its_version_goes_away_is_pruned_on
         lambda: "on-call" not in cluster.kubectl("get", kind, "--all-namespaces", "--output=name") or None,
         SOON,
         lambda: "it is not pruned",
+        POLL,
     )
     assert channel.expects("v2.9.4") == []
     channel.taken("v2.9.4")
