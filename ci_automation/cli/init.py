@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,8 +97,8 @@ def init_command(
     alone, and what Flux may do there. A Secret in plain text is refused too, unless you give --allow-secrets.
 
     With --from the folder of `flux bootstrap` is taken as it is: gotk-components.yaml says the version and the flags,
-    which a rendering proves, and all other files are the overlay. Then the command prints the objects by which a
-    cluster follows the artifact, and the steps that take it there.
+    which a rendering proves, and all other files are the overlay. Then the output is the objects by which a cluster
+    follows the artifact, as YAML. The steps that take it there, and all else, are on standard error.
 
     \b
     flux-manifests init oci://ghcr.io/acme/flux-manifests:production --flux-version v2.9.4 \\
@@ -116,8 +118,17 @@ def init_command(
     if not allow_secrets:
         require_encrypted_build(first.hazards)
     result = publish_first(first, goal.ports, taken.intent)
-    steps = migration_steps(source, taken.git, _objects(goal, given), keep_sync=keep_sync) if source is not None else ""
-    _print(result, goal, given, steps)
+    if source is None:
+        _print(result, goal, given)
+        return
+    steps, objects = migration_steps(source, taken.git, keep_sync=keep_sync), _objects(goal, given).rstrip()
+    if given.output == "json":
+        _print(result, goal, given, f"{steps}\n\n{objects}")
+        return
+    with redirect_stdout(sys.stderr):
+        _print(result, goal, given)
+        print_text(f"\n{steps}\n")
+    print_text(objects)
 
 
 def _require_fitting(
@@ -149,7 +160,7 @@ def _objects(goal: Target, given: Arguments) -> str:
         return f"# `sync-manifests` prints the objects: {plain_text(str(error))}"
 
 
-def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str) -> None:
+def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str = "") -> None:
     recipe = result.publication.composed.recipe
     if given.output == "json":
         value = {"artifact": str(goal.channel), "version": str(recipe.version), "digest": str(result.digest)}
@@ -178,8 +189,6 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str) ->
     parts = (*(text_parts(shown, every=given.verbose) if telling else ()), *rights)
     print_parts(parts)
     print_reading(parts, whole())
-    if steps:
-        print_text(f"\n{steps}")
 
 
 @click.command("push", cls=HeadedCommand)

@@ -146,11 +146,13 @@ def _root(sync: Sync) -> list[NeededSecret]:
     return [NeededSecret(sync.home, sync.verify.root_secret, "holds the trusted root of your own Sigstore", words)]
 
 
-def migration_steps(folder: str, git: Sequence[AppliedPath], objects: str, *, keep_sync: bool) -> str:
+def migration_steps(folder: str, git: Sequence[AppliedPath], *, keep_sync: bool) -> str:
     """Return the steps in their order; `git` are the Kustomizations that still apply the folder."""
     names = ", ".join(map(str, git))
     ready = "kubectl -n flux-system wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"
-    steps = [f"Apply the objects below to each cluster, and wait until both are ready:\n     {ready}"]
+    steps = [
+        f"Apply the objects, which are all of the output, to each cluster. Wait until both are ready:\n     {ready}"
+    ]
     if git:
         without = f"In Git, gotk-sync.yaml needs `prune: false`, and clusters have to have applied that: {names}."
         rest = f"Delete {folder} in Git"
@@ -169,4 +171,4 @@ def migration_steps(folder: str, git: Sequence[AppliedPath], objects: str, *, ke
             f"When clusters have applied that, set `prune: true` again{' in the artifact' if keep_sync else ''}.",
         ]
     numbered = "\n".join(f"  {number}. {step}" for number, step in enumerate(steps, 1))
-    return f"The way of a cluster to this artifact, in this order:\n{numbered}\n\n{objects}".rstrip()
+    return f"The way of a cluster to this artifact, in this order:\n{numbered}"

@@ -134,8 +134,8 @@ def published_from_folder(channel: object, checkout: Checkout, releases: Path, p
     assert (refused.code, "Git applies this unsigned" in refused.errors) == (11, True)
     done = program.flux_manifests(*arguments, "--still-in-git", folder=checkout.folder)
     assert done.code == 0, done.errors
-    assert "gotk-sync.yaml" not in done.output.partition("4. ")[2].partition("---")[2]
-    return "---" + done.output.partition("\n---")[2]
+    assert ("gotk-sync.yaml" in done.errors, "gotk-sync.yaml" in done.output) == (True, False)
+    return done.output
 
 
 def published_after_setup(channel: object, checkout: Checkout, releases: Path, pair: Pair) -> str:
