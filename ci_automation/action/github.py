@@ -212,16 +212,16 @@ class Hub(Hiding, Struct):
         So may files that it names; while a run waits for people, those may well be. What the job made of the
         configuration by itself is the job's own, as long as the default branch has the file of then.
         """
-        content, path, sha = self.content(), self.inputs.config_path, self.job.sha
-        _, there, _ = content.head("", path)
+        path, sha = self.inputs.config_path, self.job.sha
+        _, there, _ = self.content().head("", path)
         if there.commit == sha:
             return
-        if not (there.config and config and config.digest == Digest.of(there.config.encode())):
-            then = content.contents([sha] if sha else (), "", path).get(sha)
-            if there.config != (then.config if then else None):
-                raise OldCheckout(path)
-        if config and not (self.inputs.command == "approve" and self.job.attempt == 1):  # which waits for people
-            self._require_same(there.commit, named_files(config))
+        is_present = there.config and config and config.digest == Digest.of(there.config.encode())
+        if there.config and not (sha or is_present):
+            raise OldCheckout(path)
+        waited = self.inputs.command == "approve" and self.job.attempt == 1
+        named = named_files(config) if config and not waited else ()
+        self._require_same(there.commit, [*(() if is_present else (path,)), *named])
 
     def _require_same(self, commit: str, paths: Iterable[str]) -> None:
         """Check that a commit has the same files and folders as that of this run."""
@@ -230,13 +230,8 @@ class Hub(Hiding, Struct):
 
     def _require_present_workflow(self, path: str, known: set[str]) -> None:
         """Check a workflow, and the workflows and actions of this repository that it uses."""
-        content, sha = self.content(), self.job.sha
-        _, there, _ = content.head("", path)
-        then = content.contents([sha] if sha else (), "", path).get(sha)
-        if then is None:
-            return
-        if then.config != there.config:
-            raise OldCheckout(path)
+        _, there, _ = self.content().head("", path)
+        self._require_same(there.commit, (path,))
         used = {it.strip("/") for it in _LOCAL.findall(there.config or "")} - known
         known |= used
         workflows = sorted(it for it in used if it.endswith((".yaml", ".yml")))

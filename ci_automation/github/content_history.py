@@ -149,7 +149,7 @@ class ContentHistory(BranchLog):
 
     def differing(self, one: str, other: str, paths: Iterable[str]) -> tuple[str, ...]:
         """Return those of the paths at which two commits do not have the same file or folder, if any."""
-        named = {f"p{place}": path for place, path in enumerate(sorted(set(paths)))}
+        named = {f"p{place}": path for place, path in enumerate(dict.fromkeys(paths))}
         if not named:
             return ()
         entries = " ".join(f"{name}: file(path: ${name}) {{ mode oid }}" for name in named)
