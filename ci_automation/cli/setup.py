@@ -158,7 +158,7 @@ def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> di
     moving = answers.migration.moving if answers.migration else {}
     named = {name: there for name, there in moving.items() if name in answers.named}
     lists = {f"{answers.objects}/{name}/{CLUSTERS}": "\n".join((*there, "")) for name, there in named.items()}
-    return {**lists, **overlay.new, **setup_files(answers, _template, applied, read)}
+    return {**lists, **overlay.new, **setup_files(answers, applied, read)}
 
 
 def _path_of(top: Path, answers: Answers) -> str | None:
@@ -180,7 +180,7 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     objects = free_folder(top, OBJECTS) or f".github/{OBJECTS}"  # where Flux looks at no file
     own = [own_files(ask, top, objects, family, tags, configured.get(family.first[1])) for family in found]
     signers = (written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml"))
-    shipped = shipped_pin(_template)
+    shipped = shipped_pin()
     action = answered_action(ask, signers, shipped, place.server)
     signing, approval = usual_answers(
         configured.get(next(it for it in found if it.named).first[1]) or next(iter(configured.values()), None)
@@ -243,15 +243,6 @@ def _tags(
         if near and (ask.yes or not confirmed(question)):
             raise MistypedChannel(channel, near)
     return {name: listed[it.repository] for name, it in channels.items()}
-
-
-def _template(name: str) -> str:
-    """Return a shipped workflow: from the wheel, or from the project's own checkout."""
-    package = Path(__file__).parents[1]
-    for folder in (package / "workflows", package.parent / "workflows"):
-        if (path := folder / name).is_file():
-            return path.read_text(encoding="utf-8")
-    raise FileNotFoundError(name)
 
 
 def _became(top: Path, path: str, text: str) -> str:

@@ -402,6 +402,18 @@ def test_inputs_of_a_persons_own_stay_and_a_provider_takes_the_place_of_the_logi
     assert {use.values["permissions"]["id-token"] for use in uses.values()} == {"write"}
 
 
+def test_a_job_that_only_looks_does_not_get_the_login_of_one_that_writes(clone: Path) -> None:
+    assert run(["setup", "staging", "--action", PINNED]) == 0
+    before, own = files(clone)[FLUX], "          registry-password: ${{ secrets.OURS }}\n"
+    (first, step) = re.findall(r"(?s)\A(.*?- uses: fakeco.*?        with:\n)(.*?)\n\n", before)[0]
+    (clone / FLUX).write_text(f"{first}{own}{step}\n")  # the one job that a person copied
+    assert run(["setup", "--yes"]) == 0
+    written = files(clone)[FLUX]
+    assert written.replace(own, "") == before
+    holders = [it.partition(":")[0] for it in re.split(r"\n  (?=\w+:\n    name)", written) if own in it]
+    assert holders == ["flux", "do"]
+
+
 def test_two_words_in_one_are_no_channels(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["setup", "stag ing", "--action", PINNED]) == 2
     assert "'stag ing' is not a channel: give each as a word of its own" in capsys.readouterr().err

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import ci_automation
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.artifact.yaml import place_of
@@ -48,27 +50,18 @@ _SHIPPED = (
     *("flux.yaml", "flux-by-dispatch.yaml", "approve.yaml", "preview.yaml", "watch.yaml"),
     *("with-key/flux.yaml", "with-key/fleet.yaml", "with-key/approve.yaml"),
 )
-_LOGINS = {
-    "registry-password",
-    "docker-config",
-    "provider",
-    "REGISTRY_PASSWORD",
-    "DOCKER_CONFIG_JSON",
-}  # of which one is enough
+_LOGINS = {"registry-password", "docker-config", "provider", "REGISTRY_PASSWORD", "DOCKER_CONFIG_JSON"}  # one is enough
 _WRITER = ("REGISTRY_USERNAME", "REGISTRY_PASSWORD", "DOCKER_CONFIG_JSON")
 _READER = ("REGISTRY_READER", "REGISTRY_READER_PASSWORD", "DOCKER_CONFIG_READER")
 _OURS = re.compile(r"\$\{\{ (?:vars|secrets)\.(?:REGISTRY|DOCKER_CONFIG)_[A-Z_]+ \}\}")  # what `setup` writes
 
 
-def setup_files(
-    answers: Answers, template: Callable[[str], str], path: str, read: Callable[[str], str | None]
-) -> dict[str, str]:
-    """Return the files by their paths in the repository; `template` reads one of the shipped workflows.
+def setup_files(answers: Answers, path: str, read: Callable[[str], str | None]) -> dict[str, str]:
+    """Return the files by their paths in the repository.
 
     A configuration that `read` finds keeps all that it has, and gets the channels that it lacks. The workflows are for
-    all its artifacts, and keep inputs and secrets of a person's own. One folder a channel has the objects by which
-    clusters follow it, with that path in the artifact. Nothing applies it: a person does,
-    after the first signed run.
+    all its artifacts, and keep inputs and secrets of a person's own. Of each channel one folder has the objects by
+    which clusters follow it, with that `path` in the artifact.
 
     Raises:
         UnfitAnswer, NotForClusters: an answer cannot be used.
@@ -79,13 +72,11 @@ def setup_files(
     existing = read(CONFIGURATION)
     configuration = _configuration(answers) if existing is None else _grown(existing, answers)
     config = parse_config(configuration.encode(), CONFIGURATION)
-    shipped = _shipped(answers, config)
-    workflows, every = {}, "".join(map(template, _SHIPPED))
-    for path_of_it, name in ((f"{WORKFLOWS}/{file}", name) for file, name in shipped.items()):
+    workflows, every = {}, "".join(map(_template, _SHIPPED))
+    for place, name in ((f"{WORKFLOWS}/{file}", name) for file, name in _shipped(answers, config).items()):
         # Each person who can push a branch could read a login of the preview.
         registries = () if name == "preview.yaml" else other_registries(config.artifacts)
-        filled = _filled(template(name), answers, config)
-        workflows[path_of_it] = _completed(filled, read(path_of_it) or "", registries, every)
+        workflows[place] = _completed(_filled(name, answers, config), read(place) or "", registries, every)
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
     followed = map(config.find, answers.named)
@@ -93,9 +84,16 @@ def setup_files(
     return {CONFIGURATION: configuration, **workflows, **objects}
 
 
-def shipped_pin(template: Callable[[str], str]) -> str:
+def shipped_pin() -> str:
     """Return the commit at which the shipped workflows take the action."""
-    return str(_USED.findall(template("flux.yaml"))[0][1])
+    return str(_USED.findall(_template("flux.yaml"))[0][1])
+
+
+def _template(name: str) -> str:
+    """Return a shipped workflow: from the wheel, or from the project's own checkout."""
+    package = Path(ci_automation.__file__).parent
+    folder = next(it for it in (package / "workflows", package.parent / "workflows") if it.is_dir())
+    return (folder / name).read_text(encoding="utf-8")
 
 
 def cluster_trust(answers: Answers) -> ByKey | ByIdentity:
@@ -138,7 +136,7 @@ def _overlays(config: Config) -> list[str]:
     return list(dict.fromkeys(it.overlay.removesuffix("/") for it in config.artifacts if it.overlay))
 
 
-def _filled(text: str, answers: Answers, config: Config) -> str:
+def _filled(shipped: str, answers: Answers, config: Config) -> str:
     """Return a shipped workflow with the team's own names in it.
 
     Raises:
@@ -160,7 +158,7 @@ def _filled(text: str, answers: Answers, config: Config) -> str:
         f"paths: [{''.join(f'{overlay}/**, ' for overlay in overlays)}",
     )
     names = dict(zip(_NAMES, own, strict=True))
-    text = _FOR_READERS.sub("", text)
+    text = _FOR_READERS.sub("", _template(shipped))
     text = _ARTIFACT_LINE.sub("", text) if answers.keyless else text  # the configuration names the artifact
     text = _NAMED.sub(lambda found: names[found[0]], text)
     if overlays and "schedule:" in text and "  push:" not in text:
@@ -246,22 +244,28 @@ def _completed(text: str, existing: str, registries: Sequence[str], shipped: str
     made, there = read_workflow("", text), read_workflow("", existing)
     assert isinstance(made, CheckedWorkflow)  # noqa: S101  # for the type checker: tests read all that is shipped
     before = {it.job: it for it in action_uses(there)} if isinstance(there, CheckedWorkflow) else {}
-    first = next(iter(before.values()), None)  # of which a job with a new name takes over what is a person's own
+    alike = {_right(it): it for it in reversed(before.values())}  # what a job with a new name takes over
     added = dict[tuple[int, int], dict[str, str]]()
     for use in action_uses(made):
-        own, rights = _own(before.get(use.job, first), shipped), use.values.get("permissions", {})
-        needs_login = registries and "packages" in rights and _LOGINS.isdisjoint([*own["with"], *own["secrets"]])
-        login = _login(use, rights["packages"], is_one=len(registries) == 1) if needs_login else {}
+        own, right = _own(before.get(use.job, alike.get(_right(use))), shipped), _right(use)
+        needs_login = registries and right and _LOGINS.isdisjoint([*own["with"], *own["secrets"]])
+        login = _login(use, right, is_one=len(registries) == 1) if needs_login else {}
         for key, values in own.items():
             given = login.get(key, {}) | values
             if given := {name: it for name, it in given.items() if name not in use.step.get(key, ())}:
                 added[place_of(made.root, *use.path, key)] = given
-        if "provider" in own["with"] and "id-token" not in rights:
+        if "provider" in own["with"] and "id-token" not in use.values["permissions"]:
             added[place_of(made.root, "jobs", use.job, "permissions")] = {"id-token": "write"}
     lines = text.split("\n")
     for (line, column), values in sorted(added.items(), reverse=True):
         lines[line:line] = [f"{' ' * (column + 1)}{it}" for it in _yaml(values, flow=False).split("\n")]
     return "\n".join(lines)
+
+
+def _right(use: ActionUse) -> str:
+    """Return what a job may do with packages: only one that may do the same gets its login."""
+    rights = use.values.get("permissions")
+    return str(rights.get("packages", "")) if isinstance(rights, dict) else ""
 
 
 def _own(use: ActionUse | None, shipped: str) -> dict[str, dict[str, str]]:
