@@ -30,7 +30,6 @@ from ci_automation.flows.setting_up.answers import (
     CLUSTERS,
     CONFIGURATION,
     USUAL_WAIT,
-    Answers,
     Family,
     OwnFiles,
     UnfitAnswer,
@@ -38,7 +37,7 @@ from ci_automation.flows.setting_up.answers import (
 )
 from ci_automation.flows.setting_up.cluster_folders import ClusterNames, read_migration
 from ci_automation.flows.setting_up.files import actions_of
-from ci_automation.flows.setting_up.overlays import FirstOverlay, first_overlay
+from ci_automation.flows.setting_up.overlays import first_overlay
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -159,8 +158,7 @@ def own_files(
     every = {name: (written_at(top / objects / name / CLUSTERS) or "").split() for name in tags}
     listed = {name: every[name] for name in family.channels}
     synced = bootstrapped_folders(top, former=True)
-    for name, clusters in listed.items():
-        _require_folders(f"{objects}/{name}/{CLUSTERS}", clusters, synced)
+    _require_folders(objects, listed, synced)
     taken = first_overlay(top, known.overlay, None).tree if known and known.overlay and synced else None
     migration = read_migration(top, bootstrapped_folders(top), synced, every, family.channels, taken)
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
@@ -172,11 +170,6 @@ def own_files(
         moving = {name: it for name, it in migration.moving.items() if name in family.named or listed[name]}
         migration = replace(migration, moving=moving)
     folder = _folder(ask, top, family, known, is_there=first in there, is_migration=migration is not None)
-    unlike = set[str]()
-    if folder and first in existing:
-        theirs = existing[first].overlay
-        ours = first_overlay(top, folder, theirs, complete=True).tree
-        unlike = {it.path for it in {*ours.files} ^ {*theirs.files}}
     return OwnFiles(
         **asdict(family),
         tags=tags,
@@ -186,15 +179,16 @@ def own_files(
         flags=known.flags if known else migration.source.flags if migration and first not in there else {},
         migration=migration,
         existing=existing,
-        unlike=tuple(sorted(unlike)),
+        unlike=existing[first].unlike(top, folder) if first in existing else (),
     )
 
 
-def _require_folders(path: str, listed: Iterable[str], synced: Sequence[str]) -> None:
+def _require_folders(objects: str, listed: Mapping[str, Iterable[str]], synced: Sequence[str]) -> None:
     """Check that each cluster of a list has one of the folders that `flux bootstrap` made, if there are any."""
     known = [*map(ClusterNames.of(synced).name, synced)] if synced else []
-    if known and (unknown := [name for name in listed if name not in known]):
-        raise UnknownCluster(path, unknown[0], known)
+    for channel, there in listed.items() if known else ():
+        if unknown := [name for name in there if name not in known]:
+            raise UnknownCluster(f"{objects}/{channel}/{CLUSTERS}", unknown[0], known)
 
 
 def _folder(
@@ -211,11 +205,3 @@ def _folder(
     usual = None if is_there else free  # what is in the artifact stays there
     folder = ask.answer("overlay", "Folder with your own files (- for none)?", usual or "-")
     return None if folder == "-" else folder
-
-
-def overlay_of(top: Path, answers: Answers) -> FirstOverlay:
-    """Return the overlay that a family begins with."""
-    taken = answers.migration.source.overlay if answers.migration else None
-    if answers.there:
-        return first_overlay(top, answers.overlay, answers.there.overlay, complete=True)
-    return first_overlay(top, answers.overlay, taken)

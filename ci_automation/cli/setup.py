@@ -19,7 +19,6 @@ from ci_automation.cli.questions import (
     answered_action,
     answered_place,
     command_again,
-    overlay_of,
     own_files,
     usual_answers,
 )
@@ -39,6 +38,7 @@ from ci_automation.flows.setting_up.answers import (
     named_references,
 )
 from ci_automation.flows.setting_up.files import WORKFLOWS, setup_files, shipped_pin
+from ci_automation.flows.setting_up.overlays import first_overlay
 from ci_automation.flows.setting_up.steps import TODO, left_to_do, numbered, one_list, with_boxes
 from ci_automation.flux.text import unified_diff
 from ci_automation.report.blocks import MarkedLine
@@ -148,16 +148,17 @@ def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
 
 def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> dict[str, str]:
     """Return the files of one family of channels, by their paths."""
-    overlay, there = overlay_of(top, answers), answers.there
+    there, folders = answers.there, answers.migration
+    taken = there.overlay if there else folders.source.overlay if folders else None
+    overlay = first_overlay(top, answers.overlay, taken, complete=there is not None)
     components = answers.components or (there.components if there else overlay.components)
     applied = sync_path([*overlay.tree.by_path, components], components)
     if not answers.overlay:
         applied = sync_path(there.tree.by_path, there.components) if there else _path_of(top, answers) or applied
         components = COMPONENTS_PATH  # runs find it in the artifact
     answers = replace(answers, components=components)
-    moving = answers.migration.moving if answers.migration else {}
-    named = {name: there for name, there in moving.items() if name in answers.named}
-    lists = {f"{answers.objects}/{name}/{CLUSTERS}": "\n".join((*there, "")) for name, there in named.items()}
+    named = [(name, it) for name, it in (folders.moving if folders else {}).items() if name in answers.named]
+    lists = {f"{answers.objects}/{name}/{CLUSTERS}": "\n".join((*clusters, "")) for name, clusters in named}
     return {**lists, **overlay.new, **setup_files(answers, applied, read)}
 
 
@@ -168,13 +169,7 @@ def _path_of(top: Path, answers: Answers) -> str | None:
 
 
 def _answered(ask: Questions, top: Path, after: str | None, config: Config | None) -> list[Answers]:
-    """Return what the options, the clone and a person say of each family.
-
-    Raises:
-        NotGitHub, UnknownRepository: no remote and no option names a repository on GitHub.
-        Unanswered: an answer is missing, and there is no terminal.
-        MistypedChannel: a channel has nearly the name of one that exists, and no answer said that it is a new one.
-    """
+    """Return what the options, the clone and a person say of each family."""
     place, configured = answered_place(ask, top), {it.channel: it for it in config.artifacts} if config else {}
     found, tags = _families(ask, place, after, configured)
     objects = free_folder(top, OBJECTS) or f".github/{OBJECTS}"  # where Flux looks at no file
@@ -208,11 +203,7 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
 def _families(
     ask: Questions, place: GitHubPlace, after: str | None, configured: Mapping[Reference, ArtifactConfig]
 ) -> tuple[list[Family], Tags]:
-    """Return the families of the channels that are named and configured, and the tags beside each channel.
-
-    Raises:
-        UnfitAnswer, InvalidReference, MistypedChannel: the names cannot be used.
-    """
+    """Return the families of the channels that are named and configured, and the tags beside each channel."""
     usual = f"oci://ghcr.io/{place.repository.partition('/')[0].lower()}/flux-manifests"
     question = "Which channel? Of several, such as staging production stable, each is promoted from the one before"
     every = "" if configured and not ask.told["channels"] else ask.answer("channels", question, f"{usual}:production")
@@ -228,11 +219,7 @@ def _tags(
     configured: Collection[Reference],
     ask: Questions,
 ) -> Tags:
-    """Return the tags in the repository of each channel; None where the registry does not say.
-
-    Raises:
-        MistypedChannel: one that is named has nearly the name of one that exists, and no answer said that it is new.
-    """
+    """Return the tags in the repository of each channel; None where the registry does not say."""
     one_each = {it.repository: it for it in channels.values()}
     listed = {repository: tags_beside(channel) for repository, channel in one_each.items()}
     for channel in named.values():

@@ -177,15 +177,14 @@ def read_migration(
     source = max(
         read.values(), key=lambda it: (taken is not None and it.overlay.by_path == taken.by_path, alike[it.path])
     )
-    folders = {name: [read[path] for path in there if path in read] for name, there in named.items()}
+    found = {name: tuple(read[path] for path in there if path in read) for name, there in named.items()}
     left = {path for path in synced if path not in paths and _PLAIN.fullmatch(path) and not _prunes(top, path)}
     kept = {
-        channel: tuple(name for name in there if (path := names.path(name)) in read or path in left)
-        for channel, there in every.items()
-        if channel in channels
+        channel: tuple(name for name in every[channel] if (path := names.path(name)) in read or path in left)
+        for channel in channels
     }
-    fit = {name: tuple(there) for name, there in folders.items() if there}
-    return Migration(source, fit, unfit, names, kept).to_move_to(source, kept)
+    folders = {name: there for name, there in found.items() if there}
+    return Migration(source, folders, unfit, names, kept).to_move_to(source, kept)
 
 
 def _changed(file: TreeFile, other: TreeFile) -> str:

@@ -111,11 +111,7 @@ def actions_of(workflow: str) -> frozenset[str]:
 
 
 def _shipped(answers: Answers, config: Config) -> dict[str, str]:
-    """Return which of the shipped workflows become which files.
-
-    Raises:
-        UnfitAnswer: there are none for these answers.
-    """
+    """Return which of the shipped workflows become which files."""
     several = len(config.artifacts) > 1
     if answers.keyless:
         shipped = {"flux.yaml": "flux-by-dispatch.yaml" if answers.by_run else "flux.yaml"}
@@ -137,11 +133,7 @@ def _overlays(config: Config) -> list[str]:
 
 
 def _filled(shipped: str, answers: Answers, config: Config) -> str:
-    """Return a shipped workflow with the team's own names in it.
-
-    Raises:
-        UnfitAnswer: a folder of the configuration has a name that a workflow cannot have as it is.
-    """
+    """Return a shipped workflow with the team's own names in it."""
     (name, channel), overlays = answers.first, _overlays(config)
     for overlay in overlays:
         require_plain("overlay", overlay)
@@ -191,11 +183,7 @@ def _configuration(answers: Answers) -> str:
 
 
 def _grown(existing: str, answers: Answers) -> str:
-    """Return a configuration with the channels that it lacks, or as it is if it has them.
-
-    Raises:
-        UnfitAnswer: it does not end with its artifacts.
-    """
+    """Return a configuration with the channels that it lacks, or as it is if it has them."""
     before = parse_config(existing.encode(), CONFIGURATION).artifacts
     there = {it.channel for it in before}
     lines = [it for name, at in answers.channels.items() if at not in there for it in _entry(name, answers)]

@@ -43,6 +43,11 @@ class Existing(Struct, frozen=True):
         """Return the team's own files."""
         return self.tree.without(self.components)
 
+    def unlike(self, top: Path, folder: str | None) -> tuple[str, ...]:
+        """Return which of the team's own files are not the same in a folder of the clone."""
+        ours = first_overlay(top, folder, self.overlay, complete=True).tree if folder else self.overlay
+        return tuple(sorted({it.path for it in {*ours.files} ^ {*self.overlay.files}}))
+
     def as_folder(self, applied: tuple[AppliedPath, ...]) -> ClusterFolder:
         """Return the files as a cluster's folder that Git applies would have them, beside Flux's components."""
         above = f"{posixpath.dirname(self.components)}/"
