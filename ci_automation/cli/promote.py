@@ -104,12 +104,12 @@ def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Argument
         raise
     shown = as_shown(planned, done)
     if given.output == "text":
-        print_parts((promotion_headline(shown),))
+        print_parts((promotion_headline(shown, fails=done.waits),))
         parts = (*promotion_parts(shown, every=given.verbose, fails=done.waits),)
         print_parts(parts)
         print_reading(parts, *_reading(planned.goal, shown, given))
         PromotionResult(planned, shown).print_next(shown, given, after)
-    done.require_done()
+    done.require_done(told=given.output == "text")
     if given.output == "json":
         print_json({"exitCode": 0, "promotions": [{**shown.to_json(), "exitCode": 0}]}, "promotions")
     return 0

@@ -39,9 +39,12 @@ if TYPE_CHECKING:
 class PromotionNotApproved(PolicyRefused):
     """A promotion needs an approval that was not given."""
 
-    def __init__(self, considered: Considered) -> None:
-        super().__init__(f"{considered.sentence} needs approval: {'; '.join(considered.reasons)}")
-        self.hint = f"To approve it, add --approve {considered.digest}"
+    hint = "Nothing was changed."
+
+    def __init__(self, considered: Considered, *, told: bool = False) -> None:
+        super().__init__(f"{considered.sentence} needs approval{_unless(considered, told=told)}")
+        if not told:
+            self.hint = f"To approve it, add --approve {considered.digest}"
 
 
 class PromotionRefused(PolicyRefused):
@@ -49,13 +52,19 @@ class PromotionRefused(PolicyRefused):
 
     hint = "Nothing was changed. Wait until the time that the reason names, or change what the reason names."
 
-    def __init__(self, considered: Considered) -> None:
+    def __init__(self, considered: Considered, *, told: bool = False) -> None:
         word = "is refused" if considered.decision is Decision.REFUSED else "has to wait"
-        super().__init__(f"{considered.sentence} {word}: {'; '.join(considered.reasons)}")
+        super().__init__(f"{considered.sentence} {word}{_unless(considered, told=told)}")
         self.hint = " ".join(filter(None, (type(self).hint, considered.at_once)))
-        if is_held(considered.gates):
+        if told:
+            self.hint = "Nothing was changed."
+        elif is_held(considered.gates):
             lifting = in_shell("rollback", str(considered.promotion.target), "--lift")
             self.hint = f"Nothing was changed. {lifting} ends the hold."
+
+
+def _unless(considered: Considered, *, told: bool) -> str:
+    return "" if told else f": {'; '.join(considered.reasons)}"
 
 
 class OtherDigest(PolicyRefused):
@@ -101,15 +110,15 @@ class Promoted(Struct, frozen=True):
         """Return whether something is left to do."""
         return bool(self.considered.gates) and not self.done and not self.considered.interrupted
 
-    def require_done(self) -> None:
+    def require_done(self, *, told: bool = False) -> None:
         """Check that the target has the digest now.
 
         Raises:
-            PromotionNotApproved, PromotionRefused: it has not, and that says why.
+            PromotionNotApproved, PromotionRefused: it has not; unless people were `told`, that says why and what to do.
         """
         if self.waits:
             needs_approval = self.considered.decision is Decision.APPROVAL
-            raise PromotionNotApproved(self.considered) if needs_approval else PromotionRefused(self.considered)
+            raise (PromotionNotApproved if needs_approval else PromotionRefused)(self.considered, told=told)
 
 
 def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted:

@@ -74,7 +74,7 @@ def _soak(candidate: PromotionCandidate, goal: Goal) -> Verdict:
     looked_at = f"{needed}; recorded {since:%Y-%m-%d %H:%M} UTC"
     has_been = f"{candidate.source} has had the digest for {_for_people(max(goal.now - since, timedelta()))}"
     if goal.after and goal.now < (until := since + goal.after):
-        reason = f"{has_been}; the promotion waits until {until:%Y-%m-%d %H:%M} UTC"
+        reason = f"its {_for_people(goal.after)} at the source end on {until:%Y-%m-%d %H:%M} UTC"
         return Verdict("soak", Decision.WAIT, reason, looked_at)
     return Verdict("soak", Decision.AUTO, has_been, looked_at)
 

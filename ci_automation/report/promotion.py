@@ -90,8 +90,8 @@ class PromotionShown(Struct, frozen=True):
         }
 
 
-def promotion_headline(shown: PromotionShown) -> MarkedLine:
-    """Return what became of a promotion in one sentence."""
+def promotion_headline(shown: PromotionShown, *, fails: bool = False) -> MarkedLine:
+    """Return what became of a promotion in one sentence; of one that `fails` it says why it waits too."""
     if shown.done:
         words = f"{shown.version} promoted from {shown.origin}"
     elif shown.version is None:
@@ -101,6 +101,8 @@ def promotion_headline(shown: PromotionShown) -> MarkedLine:
     else:
         decided = _OPEN if shown.is_open else HEADLINES[shown.decision]
         words = f"{shown.version} from {shown.origin} {decided}{because(shown.findings) if _asks(shown) else ''}"
+        if fails and shown.decision is Decision.WAIT:
+            words += f": {'; '.join(brief_cell(shown.reasons, shown.findings.gates))}"
     if shown.ahead and shown.findings.gates:
         words = f"{f'{shown.old_version} now' if shown.old_version else 'nothing yet'}; {words}"
     return MarkedLine(f"{shown.name}: {words}", shown.word)
@@ -131,13 +133,12 @@ def promotion_parts(
 ) -> Iterator[Part]:
     """Yield what is below the headline: the table, and with `details` what the promotion changes.
 
-    There is nothing if nothing was to do, or if the source has nothing. If the command `fails`, its error says why.
+    There is nothing if nothing was to do, or if the source has nothing. If the command `fails`, its headline says why.
     """
     found = shown.findings
     if not (found.gates and shown.digest):
         return
-    waits = ("the error says why",) if shown.decision is Decision.WAIT else ()
-    yield promotion_table(replace(shown, reasons=waits, findings=Findings()) if fails else shown, every=every)
+    yield promotion_table(replace(shown, reasons=(), findings=Findings()) if fails else shown, every=every)
     if not details:
         return
     is_first = shown.first is not None and not shown.done

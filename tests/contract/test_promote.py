@@ -513,7 +513,8 @@ class TestTheGates:
         road.alone()
         assert channel(road, STAGING) == wanted
         road.now += timedelta(hours=1)
-        assert "has had the digest for 1h" in road.promote(after=timedelta(hours=2)).considered.reasons[0]
+        (waits, *_) = road.promote(after=timedelta(hours=2)).considered.reasons
+        assert waits == f"its 2h at the source end on {NOW + timedelta(hours=3):%Y-%m-%d %H:%M} UTC"
         request = ApprovalRequest(ELSEWHERE, PATCH, base, wanted)
         granted = GrantedApproval(request, Approval("ada", "pull request 7", NOW + timedelta(minutes=1)))
         patches = replace(everything(), actions=dict.fromkeys(BUMPS, Action.APPROVAL))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import PurePath
@@ -108,7 +109,7 @@ def test_a_wave_that_waits_says_until_when_and_fails_nothing(folder: Path, capsy
     out = capsys.readouterr().out
     assert "promoted" in out
     assert "waiting" in out
-    assert "the promotion waits until" in out
+    assert "at the source end on 20" in out
 
 
 def test_one_that_fails_keeps_no_other_from_being_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,8 +175,15 @@ def test_the_command_that_approves_does_what_this_one_would(folder: Path, capsys
 def test_what_was_asked_for_and_waits_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["promote", "--from", "edge", "--to", "staging", "--after", "1h"]) == 11
     captured = capsys.readouterr()
-    assert "promotion-refused" in captured.err
-    assert (captured.out + captured.err).count("the promotion waits until") == 1
+    headline, *_ = captured.out.splitlines()
+    assert re.fullmatch(rf"staging: {PATCH} from edge is waiting: its 1h at the source end on 20.* UTC", headline)
+    assert (captured.out + captured.err).count("its 1h at the source") == 1
+    assert captured.err == (
+        f"error: the promotion of {PATCH} from {EDGE} to {STAGING} has to wait\n"
+        "  hint: Nothing was changed.   (exit 11, code promotion-refused)\n"
+    )
+    assert run(["promote", "--from", "edge", "--to", "staging", "--after", "1h", "--output", "json"]) == 11
+    assert "its 1h at the source" in json.loads(capsys.readouterr().out)["error"]["message"]
     assert run(["promote", "--to", "staging"]) == 0
 
 
@@ -192,9 +200,8 @@ def test_what_a_hold_keeps_back_names_the_command_that_lifts_it(
     captured = capsys.readouterr()
     (lifting,) = (line for line in captured.out.splitlines() if line.startswith("flux-manifests rollback"))
     if one:
-        assert "the error says why" in captured.out
-        assert "time that the reason names" not in captured.err
-        assert f"`rollback {STAGING} --lift` ends the hold" in captured.err
+        assert " is waiting: v2.98.8 was rolled back on " in captured.out.splitlines()[0]
+        assert "the hold" not in captured.err
     assert run([*shlex.split(lifting)[1:], "--yes"]) == 0
     assert run(["promote", "--to", "staging"]) == 0
 
@@ -332,7 +339,7 @@ class TestAhead:
         ("rules", "decision", "reason", "code"),
         [
             ("{from: edge}", "auto", "a patch release is published", 0),
-            ("{from: edge, after: 72h}", "wait", "the promotion waits until", 0),
+            ("{from: edge, after: 72h}", "wait", "at the source end on 20", 0),
             ("{from: edge}, paused: true", "wait", "paused", 0),
             ("{from: edge}, policy: {freeze: [{cron: '0 0 * * *', for: 48h}]}", "wait", "frozen until", 0),
             ("{from: edge}, policy: {escalate: [image]}", "approval", "image", 3),
@@ -515,7 +522,7 @@ def test_a_wait_that_the_command_line_asks_for_is_ended_there(folder: Path, caps
     (folder / ".github/flux-manifests.yaml").unlink()
     assert run(["promote", "--from", EDGE, "--to", "layout:new:new", "--after", "24h", *KEY]) == 11
     printed = capsys.readouterr()
-    assert "No cluster follows the channel yet: to go on at once, leave `--after` out." in printed.err
+    assert "No cluster follows the channel yet: to go on at once, leave `--after` out." in printed.out
     assert "write `after: 0h`" not in printed.out + printed.err
     assert run(shlex.split(printed.out.partition("To approve it at once, without that wait:\n")[2])[1:]) == 0
 
@@ -559,7 +566,7 @@ def test_a_configured_wait_is_ended_by_an_edit_and_the_printed_command_works_aft
     configure(folder, staging="{from: edge, after: 24h}")
     assert run(["promote", "--to", "staging", *more]) == 11
     printed = capsys.readouterr()
-    assert "write `after: 0h` into its `promote`" in printed.err
+    assert "write `after: 0h` into its `promote`" in printed.out
     assert "at once, without that wait" not in printed.out
     configure(folder)
     assert run(shlex.split(printed.out.partition("To approve it after that edit:\n")[2])[1:]) == 0

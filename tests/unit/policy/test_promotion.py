@@ -40,11 +40,11 @@ def test_what_has_waited_happens_by_itself() -> None:
     ("since", "after", "decision", "words"),
     [
         (timedelta(hours=72), timedelta(hours=72), Decision.AUTO, "for 3d"),
-        (timedelta(hours=71, minutes=59), timedelta(hours=72), Decision.WAIT, "for 2d 23h; the promotion waits"),
+        (timedelta(hours=71, minutes=59), timedelta(hours=72), Decision.WAIT, "its 3d at the source end on 2026-11-21 12:01 UTC"),
         (timedelta(minutes=7), timedelta(), Decision.AUTO, "for 7m"),
-        (timedelta(minutes=7), timedelta(hours=1), Decision.WAIT, "until 2026-11-21 12:53 UTC"),
+        (timedelta(minutes=7), timedelta(hours=1), Decision.WAIT, "its 1h at the source end on 2026-11-21 12:53 UTC"),
         (timedelta(hours=-1), timedelta(), Decision.AUTO, "for 0m"),
-        (timedelta(hours=-1), timedelta(seconds=1), Decision.WAIT, "for 0m"),
+        (timedelta(hours=-1), timedelta(seconds=1), Decision.WAIT, "its 0m at the source end on 2026-11-21 13:00 UTC"),
     ],
     ids=["just", "not quite", "no wait", "young", "a clock that is ahead", "a clock that is ahead, and a wait"],
 )
