@@ -185,7 +185,7 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str = "
         print_line(f"Nothing was verified: {goal.ports.why_nobody}." if result.is_there else _UNSIGNED)
     telling = bool(result.hazards or result.findings.changes)
     shown = Findings(result.findings.changes, result.hazards, nothing_before=True)
-    rights = on_terminal(rights_blocks(result.findings.rights, every=given.verbose, beside_flux=True))
+    rights = on_terminal(rights_blocks(result.findings.rights, every=given.verbose))
     parts = (*(text_parts(shown, every=given.verbose) if telling else ()), *rights)
     print_parts(parts)
     print_reading(parts, whole())

@@ -96,7 +96,7 @@ def adoption_parts(adoption: Adoption, shown: int | None = _LINES, *, every: boo
         yield MarkedLine(f"There are no files but {adoption.components}.")
     for parts in (
         beside_flux(Findings(adoption.changes, adoption.hazards), every=every),
-        on_terminal(rights_blocks(adoption.rights, every=every, beside_flux=True)),
+        on_terminal(rights_blocks(adoption.rights, every=every)),
     ):
         told = tuple(parts)
         yield from (*told, MarkedLine("")) if told else ()

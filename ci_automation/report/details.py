@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.impact.change import FileDiff, Severity, all_of
+from ci_automation.impact.change import FileDiff, all_of
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.blocks import HINT, Block, Bullet, Code, Detail, MarkedLine, Quoted, Titled, cut, more
 from ci_automation.report.findings import GRAVE, Findings, acknowledging
@@ -52,26 +52,22 @@ def _diff(diff: FileDiff, detail: Detail) -> Titled:
     return Titled(title, (shown, *more(len(lines) - detail.lines, "line", detail.hint)), folded=diff.rendered)
 
 
-def rights_blocks(folders: Sequence[FolderRights], *, every: bool, beside_flux: bool = False) -> Iterator[Block]:
-    """Yield what Flux may do, by folder and namespace: the gravest rights, or all.
-
-    `beside_flux` says that each right that is not `added` is in Flux's own rendering: where there is no other, a line
-    that counts them is enough.
-    """
+def rights_blocks(folders: Sequence[FolderRights], *, every: bool) -> Iterator[Block]:
+    """Yield what Flux may do, by folder and namespace: the rights that Flux alone does not give, or all."""
     for each in folders:
         folder = f"./{each.folder.removeprefix('.')}"
-        if beside_flux and not every and not each.unbuilt and not any(it.added for it in each.rights):
+        if not every and not each.unbuilt and not any(it.added for it in each.rights):
             yield MarkedLine(f"Flux gets only its own rights in clusters that apply {folder}{_counted(each)}")
             continue
         what = f"by the components alone; {folder} was not built: {each.unbuilt}" if each.unbuilt else ""
         left = each.more
         blocks: list[Block] = []
         for namespace, rights in each.by_namespace.items():
-            shown = [it for it in rights if every or it.severity is Severity.DANGER]
+            shown = [it for it in rights if every or it.added]
             left += len(rights) - len(shown)
             where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
             blocks += [Titled(where, tuple(map(_right, shown)))] if shown else ()
-        blocks += [Bullet(f"and {left} less grave bindings{'' if every else HINT}")] if left else ()
+        blocks += [Bullet(f"and {left} more bindings{'' if every else HINT}")] if left else ()
         title = f"What Flux may do in clusters {what or f'that apply {folder}'}"
         yield Titled(title, tuple(blocks)) if blocks else MarkedLine(title)
 

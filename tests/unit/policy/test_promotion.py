@@ -40,7 +40,12 @@ def test_what_has_waited_happens_by_itself() -> None:
     ("since", "after", "decision", "words"),
     [
         (timedelta(hours=72), timedelta(hours=72), Decision.AUTO, "for 3d"),
-        (timedelta(hours=71, minutes=59), timedelta(hours=72), Decision.WAIT, "its 3d at the source end on 2026-11-21 12:01 UTC"),
+        (
+            timedelta(hours=71, minutes=59),
+            timedelta(hours=72),
+            Decision.WAIT,
+            "its 3d at the source end on 2026-11-21 12:01 UTC",
+        ),
         (timedelta(minutes=7), timedelta(), Decision.AUTO, "for 7m"),
         (timedelta(minutes=7), timedelta(hours=1), Decision.WAIT, "its 1h at the source end on 2026-11-21 12:53 UTC"),
         (timedelta(hours=-1), timedelta(), Decision.AUTO, "for 0m"),

@@ -236,21 +236,21 @@ def test_rights_of_flux_are_listed_by_namespace_on_request() -> None:
         "  in the namespace apps:\n"
         "    danger: no subject may get secrets [escalation: bind roles; e] [secrets: get, list] "
         "(Role r, by RoleBinding b)\n"
-        "  and 3 less grave bindings\n"
+        "  and 3 more bindings\n"
         "What Flux may do in clusters by the components alone; ./b was not built: there is no kustomize"
     )
 
 
-def test_only_the_gravest_rights_are_listed_unless_all_are_asked_for() -> None:
-    grave = Right("", ("ServiceAccount a/x",), "ClusterRole r", "ClusterRoleBinding b", "do everything", DANGER, True)
-    lesser = replace(grave, severity=Severity.NOTICE, everything=False, may="get pods", namespace="apps")
-    shown = on_terminal(rights_blocks((FolderRights(".", (grave, lesser), more=1),), every=False))
+def test_only_the_rights_that_flux_alone_does_not_give_are_listed_unless_all_are_asked_for() -> None:
+    own = Right("", ("ServiceAccount a/x",), "ClusterRole r", "ClusterRoleBinding b", "do everything", DANGER, True)
+    more = replace(own, severity=Severity.NOTICE, everything=False, may="get pods", namespace="apps", added=True)
+    shown = on_terminal(rights_blocks((FolderRights(".", (own, more), more=1),), every=False))
     lines = [line.text for line in shown if isinstance(line, MarkedLine)]
     assert lines == [
         "What Flux may do in clusters that apply ./:",
-        "  in the whole cluster:",
-        "    danger: ServiceAccount a/x may do everything (ClusterRole r, by ClusterRoleBinding b)",
-        "  and 2 less grave bindings (-v lists them)",
+        "  in the namespace apps:",
+        "    notice, not by Flux alone: ServiceAccount a/x may get pods (ClusterRole r, by ClusterRoleBinding b)",
+        "  and 2 more bindings (-v lists them)",
     ]
 
 
@@ -262,7 +262,7 @@ def test_what_many_accounts_may_do_is_told_whole_on_a_terminal(width: int) -> No
     )
     lines = [
         line
-        for part in on_terminal(rights_blocks((FolderRights(".", (right,)),), every=False))
+        for part in on_terminal(rights_blocks((FolderRights(".", (right,)),), every=True))
         if isinstance(part, MarkedLine)
         for line in part.lines(width)
     ]
@@ -286,7 +286,7 @@ def test_rights_that_are_all_of_flux_are_counted_on_one_line() -> None:
     grave = Right("", ("ServiceAccount a/x",), "ClusterRole r", "ClusterRoleBinding b", "do everything", DANGER, True)
     lesser = replace(grave, severity=Severity.NOTICE, everything=False, may="get pods")
     folders = (FolderRights(".", (grave, lesser), more=1), FolderRights("b", (lesser,)), FolderRights("c", ()))
-    shown = [part.to_text() for part in on_terminal(rights_blocks(folders, every=False, beside_flux=True))]
+    shown = [part.to_text() for part in on_terminal(rights_blocks(folders, every=False))]
     only = "Flux gets only its own rights in clusters that apply"
     assert shown == [
         f"{only} ./: 3 bindings, cluster-admin among them (-v lists them)",
@@ -295,16 +295,14 @@ def test_rights_that_are_all_of_flux_are_counted_on_one_line() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("added", "unbuilt", "every"),
-    [(False, "", True), (False, "there is no kustomize", False), (True, "", False)],
-    ids=["all are asked for", "not built", "one is added"],
-)
-def test_other_rights_are_listed_beside_those_of_flux(added: bool, unbuilt: str, every: bool) -> None:
+def test_of_a_folder_that_was_not_built_it_says_so_and_counts_the_rights() -> None:
     grave = Right("", ("ServiceAccount a/x",), "ClusterRole r", "ClusterRoleBinding b", "do everything", DANGER, True)
-    folder = FolderRights(".", (grave, replace(grave, added=added)), unbuilt)
-    shown = [part.to_text() for part in on_terminal(rights_blocks((folder,), every=every, beside_flux=True))]
-    assert len([line for line in shown if "ServiceAccount a/x may do everything" in line]) == len(folder.rights)
+    folder = FolderRights(".", (grave, grave), "there is no kustomize")
+    shown = [part.to_text() for part in on_terminal(rights_blocks((folder,), every=False))]
+    assert shown == [
+        "What Flux may do in clusters by the components alone; ./ was not built: there is no kustomize:",
+        "  and 2 more bindings (-v lists them)",
+    ]
 
 
 def test_a_file_is_named_once_in_a_row() -> None:
