@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -133,11 +134,12 @@ def _changes(changes: Sequence[Change], situation: Situation) -> Iterator[Verdic
     """Yield one verdict for each class of change; acknowledged changes stop nothing."""
     if not changes:
         return
-    classes = dict.fromkeys(change.belongs_to for change in changes)
+    classes = Counter(change.belongs_to for change in changes)
+    numbers = ", ".join(f"{number} {name}" for name, number in classes.items())
     if classes.keys() <= _ONLY_IMAGES:
         yield Verdict("changes", Decision.AUTO, "only images change", _number(changes))
     else:
-        yield Verdict("changes", Decision.AUTO, f"classes of its changes: {', '.join(classes)}", _number(changes))
+        yield Verdict("changes", Decision.AUTO, f"changes by class: {numbers}", _number(changes))
     for name in classes:
         yield from _class(name, [change for change in changes if change.belongs_to is name], situation)
 

@@ -284,7 +284,7 @@ def unproven_upstream(steps: Iterable[PlannedStep]) -> Iterator[str]:
     found = [str(step.new_version) for step in possible if any(gate.gate == UPSTREAM for gate in step.gates)]
     if found:
         versions = all_of(tuple(dict.fromkeys(found)))
-        yield f"Upstream not proven: {versions} came without Flux's signature; `mirror` copies it too."
+        yield f"Upstream not proven: {versions} came without Flux's signature, which `mirror` downloads."
 
 
 def ended(given: Acknowledgement) -> str:

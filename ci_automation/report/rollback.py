@@ -181,11 +181,9 @@ def _free_lines(rollback: Rollback, lifting: Sequence[str] | None) -> Iterator[M
 
 def _also_held(target: Version, refused: Version) -> Iterator[MarkedLine]:
     """Yield which other releases the hold keeps away, if the rollback passes over any."""
-    if target.minor < refused.minor:
-        patch = "a patch of v{}.{}".format(*target.minor)
-        yield MarkedLine(f"Also held: {patch} that is out by now, and all else below {refused}. Later patches are not.")
-    elif target.minor == refused.minor and target.semver.patch + 1 < refused.semver.patch:
-        yield MarkedLine(f"Also held: releases between {target} and {refused} from before the rollback.")
+    if (*target.minor, target.semver.patch + 1) < (*refused.minor, refused.semver.patch):
+        between = f"each release between {target} and {refused} that is out by now"
+        yield MarkedLine(f"The hold also keeps back {between}; runs may publish one that comes out later.")
 
 
 def _hold_lines(rollback: Rollback, hold: Hold, lifting: Sequence[str] | None) -> Iterator[MarkedLine]:

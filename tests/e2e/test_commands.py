@@ -66,7 +66,7 @@ def test_the_whole_story(desk: Desk) -> None:
     assert "needs approval" in ran.out
     assert "v2.99.4" in ran.out
     assert "v2.99.4 needs approval: v1beta2 of ImageRepository is removed, RBAC widens\n" in ran.out
-    assert "\nUpstream not proven: v2.98.8 and v2.99.4 came without Flux's signature; `mirror` copies" in ran.out
+    assert "\nUpstream not proven: v2.98.8 and v2.99.4 came without Flux's signature, which `mirror`" in ran.out
     assert "…" not in ran.out
 
     plan = desk.plan()

@@ -123,7 +123,7 @@ class TestChanges:
         assert found["rbac"].reason == f"{RULE.sentence}, and 1 more of rbac"
         assert found["rbac"].looked_at == f"the policy escalates rbac, 2 changes, {RULE.fingerprint}, {'0' * 16}"
         assert found["image"].looked_at == "the policy allows image, 1 change"
-        assert found["changes"].reason == "classes of its changes: rbac, image"
+        assert found["changes"].reason == "changes by class: 2 rbac, 1 image"
 
     def test_no_change_has_no_verdict_and_every_other_gate_its_own(self) -> None:
         found = verdicts()

@@ -394,7 +394,7 @@ def test_releases_that_nobody_signed_are_named_once_and_not_told_again_below() -
     newer = replace(step, new_version=Version.parse("v2.9.9"))
     (told,) = unproven_upstream((step, STEP, newer, newer))
     assert told == (
-        f"Upstream not proven: {STEP.new_version} and v2.9.9 came without Flux's signature; `mirror` copies it too."
+        f"Upstream not proven: {STEP.new_version} and v2.9.9 came without Flux's signature, which `mirror` downloads."
     )
     assert f"{STEP.new_version} came without Flux's signature" in next(unproven_upstream((step,)))
     assert list(unproven_upstream((STEP, replace(step, decision=Decision.WAIT)))) == []
