@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.errors import VerificationFailed
+from ci_automation.errors import Error, VerificationFailed
+from ci_automation.flows.observe import Observed, Trust
+from ci_automation.flows.planning.base import only_layer, present_version
+from ci_automation.flows.ports import Intent
 from ci_automation.flux.artifact import immutable_version, stated_origin, stated_version, tagged_version
 from ci_automation.flux.version import Version
 from ci_automation.records.attached import Said, TooManyRecords
@@ -147,6 +151,7 @@ def _versions(tags: Iterable[str]) -> list[tuple[Version, str]]:
 
 
 def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports) -> HistoryEntry:
+    manifest = None
     try:
         manifest = ports.registry.manifest(reference.at_digest(digest))
         version, origin = stated_version(manifest), stated_origin(manifest)
@@ -155,6 +160,8 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
     immutable = [name for name in names if immutable_version(name) and name.endswith(digest.short)]
     if version is None and immutable:  # another tool made it, and an adoption gave it a tag
         version = immutable_version(immutable[0])
+    if version is None and manifest and reference.tag in names:
+        version = _in_components(Observed(reference, manifest, Trust.UNCHECKED, None), ports)
     others = [name for name in names if name not in immutable]
     said, problem = _said(reference, digest, ports)
     return HistoryEntry(
@@ -169,6 +176,14 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
         origin=origin,
         problem=problem,
     )
+
+
+def _in_components(observed: Observed, ports: Ports) -> Version | None:
+    """Return the version that the components file of another tool's artifact states; None if nothing does."""
+    with suppress(Error):
+        only_layer(observed.manifest)
+        return present_version(observed, ports, Intent(now=ports.clock()))
+    return None
 
 
 def _said(reference: Reference, digest: Digest, ports: Ports) -> tuple[tuple[Said, ...], str]:

@@ -607,6 +607,18 @@ def test_pull_counts_what_it_unpacked(desk: Desk) -> None:
     assert desk.ok("pull", CHANNEL, "again", *TRUSTED).out.startswith("again has 2 files of sha256:")
 
 
+@pytest.mark.parametrize("trusted", [(), TRUSTED], ids=["no key", "a key"])
+def test_history_reads_the_version_of_another_tool_in_its_components(desk: Desk, trusted: tuple[str, ...]) -> None:
+    desk.init()
+    desk.ok("pull", CHANNEL, "out", *TRUSTED)
+    desk.publish(packed(dict(desk.files("out"))))
+    told = desk.ok("history", CHANNEL, *trusted).out
+    assert re.search(r"v2\.98\.5 [0-9a-f]{12} .*no verified record", told)
+    assert ("unknown" in told, "Nothing was verified" in told) == (False, not trusted)
+    desk.publish(packed({"a.yaml": b"{}"}))
+    assert re.search(r"unknown [0-9a-f]{12} ", desk.ok("history", CHANNEL, *trusted).out)
+
+
 def test_a_held_release_that_the_plan_passes_over_is_told_with_that_command_too(desk: Desk) -> None:
     desk.init()
     desk.ok(*UPDATE)
