@@ -79,8 +79,7 @@ def show_operation(inputs: Inputs, run: ActionRun) -> int:
     if run.job.attempt != 1:
         raise WrongDispatch("this is a re-run, and an approval of an earlier attempt would count for it")
     hub = Hub.of(inputs, run)
-    artifact, config = _checked(inputs, hub)
-    inputs = replace(inputs, artifact=artifact.name)
+    inputs, config = _checked(inputs, hub)
     subject = "" if inputs.accept_shared_subject else run.job.subject
 
     def promotion() -> PlannedPromotion:
@@ -108,8 +107,7 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
     """Do exactly what was shown, if reviewers approved this run and nothing has changed since."""
     shown = Handover.parse(inputs.shown)
     hub = Hub.of(inputs, run)
-    artifact, config = _checked(inputs, hub)
-    inputs = replace(inputs, artifact=artifact.name)
+    inputs, config = _checked(inputs, hub)
     wanted = OperationInputs(lambda: promotions(inputs, run)[0], to=inputs.to, reason=inputs.reason)
 
     def flow(goal: Target) -> Account:
@@ -149,8 +147,8 @@ def _carried_out(computed: Callable[[], Operation], intent: Intent, run: ActionR
     return operation
 
 
-def _checked(inputs: Inputs, hub: Hub) -> tuple[ArtifactConfig, Config]:
-    """Return the artifact that the inputs name in the configuration, if the run was started as it has to be.
+def _checked(inputs: Inputs, hub: Hub) -> tuple[Inputs, Config]:
+    """Return the inputs with the artifact's name in the configuration, if the run was started as it has to be.
 
     Raises:
         UsageError: it was not, or the inputs cannot be used.
@@ -168,7 +166,8 @@ def _checked(inputs: Inputs, hub: Hub) -> tuple[ArtifactConfig, Config]:
     if not inputs.artifact and len(config.artifacts) > 1:
         names = ", ".join(it.name for it in config.artifacts)
         raise NotConfigured(f"the input artifact is empty, and the configuration has several: {names}")
-    return config.find(inputs.artifact) if inputs.artifact else config.artifacts[0], config
+    artifact = config.find(inputs.artifact) if inputs.artifact else config.artifacts[0]
+    return replace(inputs, artifact=artifact.name), config
 
 
 def _computed(
