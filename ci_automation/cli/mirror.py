@@ -169,7 +169,7 @@ def _push(folder: Path, target: Reference, given: Arguments) -> None:
         find_upstream=lambda: proof,
         say=progress(verbose=given.verbose, text=given.output == "text"),
     )
-    done = push(folder, target, registry(rendered_beside(target), None, given, writes=True), ports)
+    done = push(target, registry(rendered_beside(target), None, given, writes=True), ports)
     if given.output == "json":
         releases = [
             {"version": str(it.release.version), "signedBy": it.vouched, "written": written} for it, written in done

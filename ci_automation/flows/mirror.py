@@ -84,14 +84,16 @@ def mirror(
         done = []
         for version in wanted:
             ports.say(f"mirroring {version}")
-            _require_inside(place.folder, str(version), ARTIFACTS)
+            for path in (place.folder / str(version), place.folder / ARTIFACTS):
+                if not path.resolve().is_relative_to(place.folder.resolve()):
+                    raise LeavesDirectory(path)
             release = _fetch(place.folder, version, ports)
             artifact = _artifact(version, ports)
             programs = tuple(_programs(place.folder, release, ports)) if with_programs else ()
             for name, content in _named_files(release):
                 write_mirrored(place.folder / str(version) / name, content)
             if artifact is not None:
-                _copy(place, version, artifact, ports)
+                _copy(place.artifacts, version, artifact, ports)
             fetched.append(release)
             done.append(Mirrored(version, release.vouched, artifact, programs))
         if known := advisories(ports):
@@ -101,18 +103,7 @@ def mirror(
     return tuple(done)
 
 
-def _require_inside(folder: Path, *names: str) -> None:
-    """Check that folders of a directory are in it: a link leads wherever the directory's author likes.
-
-    Raises:
-        LeavesDirectory: a link leads out of it.
-    """
-    for path in (folder / name for name in names):
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise LeavesDirectory(path)
-
-
-def push(folder: Path, target: Reference, rendered: Registry, ports: Ports) -> tuple[tuple[FetchedRelease, bool], ...]:
+def push(target: Reference, rendered: Registry, ports: Ports) -> tuple[tuple[FetchedRelease, bool], ...]:
     """Store the verified releases of a directory in the repository of `target`, and read each back, checked as before.
 
     Upstream's renderings go to `rendered_beside(target)`, in the registry `rendered`. Return each release, the oldest
@@ -135,8 +126,7 @@ def push(folder: Path, target: Reference, rendered: Registry, ports: Ports) -> t
         tags = [{"name": str(version), "commit": {"sha": release.commit}}]
         written = put_release(ports.registry, target, {"release": listed, "tags": tags}, files)
         if artifact is not None:
-            place = MirrorFolder(folder, rendered_beside(target))
-            _copy(place, version, artifact, replace(ports, registry=rendered))
+            _copy(rendered_beside(target), version, artifact, replace(ports, registry=rendered))
         fetch(version, replace(ports, releases=found))
         done.append((release, written))
     return tuple(done)
@@ -157,24 +147,19 @@ def _newer(folder: Path, ports: Ports) -> list[Version]:
     """Return what a run without a wish takes, the oldest first."""
     present = DirectorySource(folder).list() if (folder / RELEASES).exists() else ()
     newest = max((each.version for each in present if not each.prerelease), default=None)
-    offered = ports.releases.list(newest)
+    return newest_of_minors(ports.releases.list(newest), newest)
+
+
+def newest_of_minors(offered: Iterable[Release], newest: Version | None = None) -> list[Version]:
+    """Return the newest release of each of the last three minor series, or each that is newer than `newest`.
+
+    The oldest comes first. Candidates, and releases that cannot be taken, are left out.
+    """
+    usable = (it for it in offered if it.problem is None and not it.prerelease and not it.version.is_prerelease)
+    versions = sorted(it.version for it in usable)
     if newest is not None:
-        return [version for version in _usable(offered) if version > newest]
-    return newest_of_minors(offered)
-
-
-def newest_of_minors(offered: Iterable[Release]) -> list[Version]:
-    """Return the newest release of each of the last three minor series, the oldest first."""
-    return list({version.minor: version for version in _usable(offered)}.values())[-_SERIES:]
-
-
-def _usable(offered: Iterable[Release]) -> list[Version]:
-    """Return the versions of the releases that can be taken, but no candidates, the oldest first."""
-    return sorted(
-        each.version
-        for each in offered
-        if each.problem is None and not each.prerelease and not each.version.is_prerelease
-    )
+        return [version for version in versions if version > newest]
+    return list({version.minor: version for version in versions}.values())[-_SERIES:]
 
 
 def _fetch(folder: Path, version: Version, ports: Ports) -> FetchedRelease:
@@ -230,9 +215,9 @@ def _artifact(version: Version, ports: Ports) -> UpstreamArtifact | None:
         return None
 
 
-def _copy(place: MirrorFolder, version: Version, artifact: UpstreamArtifact, ports: Ports) -> None:
+def _copy(artifacts: Reference, version: Version, artifact: UpstreamArtifact, ports: Ports) -> None:
     """Copy what upstream rendered, with its signatures, and verify it where it is now."""
-    target = place.artifacts.at_tag(str(version))
+    target = artifacts.at_tag(str(version))
     ports.say(f"copying {artifact.reference}")
     copy(artifact.upstream.registry, artifact.reference, ports.registry, target, artifact.digest)
     if artifact.vouched is not None:

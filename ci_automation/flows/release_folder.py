@@ -33,16 +33,14 @@ class MirrorBusy(UsageError):
 
 def write_lists(folder: Path, fetched: Iterable[FetchedRelease]) -> None:
     """Add the releases to the two lists; what others have put there stays."""
-    releases = {str(each.release.version): listed_release(each, _present(folder, each)) for each in fetched}
-    tags = {str(each.release.version): {"commit": {"sha": each.commit}} for each in fetched}
+    releases, tags = {}, {}
+    for each in fetched:
+        version = str(each.release.version)
+        names = (it.name for it in (folder / version).iterdir() if not it.name.startswith("."))
+        releases[version] = listed_release(each, names)
+        tags[version] = {"commit": {"sha": each.commit}}
     _merge(folder / _TAGS, "name", tags)
     _merge(folder / RELEASES, "tag_name", releases)
-
-
-def _present(folder: Path, fetched: FetchedRelease) -> list[str]:
-    """Return the names of the files in the folder of a release."""
-    found = (folder / str(fetched.release.version)).iterdir()
-    return [each.name for each in found if not each.name.startswith(".")]
 
 
 def listed_release(fetched: FetchedRelease, assets: Iterable[str]) -> dict[str, Any]:

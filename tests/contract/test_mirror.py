@@ -732,7 +732,7 @@ class Pushed:
         return replace(self.site.inside(), registry=self.registry)
 
     def push(self) -> list[tuple[str, bool]]:
-        done = push(self.site.folder, RELEASES, self.registry, self.ports())
+        done = push(RELEASES, self.registry, self.ports())
         return [(str(release.release.version), written) for release, written in done]
 
     def reader(self, *, required: bool = True) -> Ports:

@@ -183,7 +183,7 @@ def test_a_registry_takes_the_releases_of_a_folder_and_hands_them_out_with_the_s
     place = Reference.parse(f"oci://{made.host}/{repository}")
     inside = made.inside()
     rendered = open_registry(rendered_beside(place))
-    done = mirroring.push(made.folder, place, rendered, replace(inside, registry=open_registry(place)))
+    done = mirroring.push(place, rendered, replace(inside, registry=open_registry(place)))
     assert [(release.release.version, new) for release, new in done] == [(version, True) for version in VERSIONS]
     root = TrustRoot.from_file(made.files.trusted_root)
     upstream = Upstream(root, True, rendered_beside(place), lambda: rendered)
@@ -204,7 +204,7 @@ def test_oras_reads_the_files_of_a_pushed_release(
 ) -> None:
     place = Reference.parse(f"oci://{made.host}/{repository}")
     ports = replace(made.inside(), registry=open_registry(place))
-    mirroring.push(made.folder, place, open_registry(rendered_beside(place)), ports)
+    mirroring.push(place, open_registry(rendered_beside(place)), ports)
     run([peer("oras"), "pull", "--plain-http", "-o", tmp_path, f"{made.host}/{repository}:{version}"])
     pulled = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert pulled["manifests.tar.gz"] == (flux_releases / str(version) / "manifests.tar.gz").read_bytes()
