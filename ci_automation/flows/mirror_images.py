@@ -58,6 +58,15 @@ class OtherImage(Conflict):
         super().__init__(f"{place} is {found} already, and not {wanted}")
 
 
+class AmbiguousImage(Conflict):
+    """A directory has images of two repositories that would get the same name."""
+
+    hint = "Find out who put them there, and delete the one that is not Flux's from the directory's index.json."
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(f"{one} and {other} have the same name without their registries")
+
+
 class Sent(Struct):
     """What a copy of images had to do: bytes that were sent, and blobs that were mounted or there already."""
 
@@ -137,15 +146,6 @@ class ImageCopy(Copying, frozen=True):
             self.source.fetch_blob(self.taken, descriptor, file)
             self.target.send_blob(self.put, descriptor, file)
         return Sent(descriptor.size)
-
-
-class AmbiguousImage(Conflict):
-    """A directory has images of two repositories that would get the same name."""
-
-    hint = "Find out who put them there, and delete the one that is not Flux's from the directory's index.json."
-
-    def __init__(self, one: str, other: str) -> None:
-        super().__init__(f"{one} and {other} have the same name without their registries")
 
 
 class MirroredImage(Struct, frozen=True):

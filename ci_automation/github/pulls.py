@@ -29,6 +29,10 @@ fragment Pull on PullRequest {
 }
 """
 FILE = "fragment File on Commit { file(path: $file) { object { ... on Blob { text isTruncated } } } }"
+_COMMENTS = """
+pullRequest(number: $number) { comments(first: 100) { nodes { databaseId body author { login __typename } } } }
+"""
+_MANY_COMMENTS = 300
 
 
 def read_text(entry: Fields | None) -> str | None:
@@ -115,12 +119,6 @@ def _reviews(node: Fields) -> Iterator[Review]:
         author, commit = review.actor("author"), review.maybe("commit")
         if author and commit and review.has("submittedAt"):
             yield Review(author, review.text("state"), commit.oid("oid"), review.time("submittedAt"))
-
-
-_COMMENTS = """
-pullRequest(number: $number) { comments(first: 100) { nodes { databaseId body author { login __typename } } } }
-"""
-_MANY_COMMENTS = 300
 
 
 class Pulls(OfRepository):
