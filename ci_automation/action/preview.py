@@ -7,6 +7,7 @@ writes files through filters that the request itself can set (`.gitattributes`).
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.ports import Intent
 from ci_automation.flows.preview import FolderState, Reviewer, changed_between, grouped, matching
-from ci_automation.github.model import is_request_branch
+from ci_automation.github.model import Comparison, is_request_branch
 from ci_automation.report.preview import ArtifactReview, FailOn, FileReview, PreviewPage, fails
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from ci_automation.action.job import Job
     from ci_automation.action.run import ActionRun
     from ci_automation.github.files import Files
-    from ci_automation.github.repository import Repository
 
 _OID = re.compile(r"[0-9a-f]{40}")
 _MOST_REVIEWS, _MOST_BESIDE, _MOST_FILES = 200, 100, 2_000
@@ -151,16 +151,17 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
     hub = Hub.of(inputs, run)
     client = hub.client(contents="read")
     repository, files = Repository(client, hub.repository), Files(client, hub.repository)
-    base, changed = _changed(repository, files, pull.base, pull.head)
+    page = repository.compared(pull.base, pull.head)
+    base, changed = page.base, _changed(page, files, pull.head)
     reviews = _file_reviews(inputs, run, base, pull.head, files)
     artifacts: tuple[ArtifactReview, ...] = ()
     remarks: tuple[str, ...] = ()
     if not inputs.path:
         from ci_automation.action.previewed import CommitFiles, artifact_reviews
 
-        since = () if pull.base == base else _changed(repository, files, base, pull.base)[1]
+        since = () if pull.base == base else _changed(repository.compared(base, pull.base), files, pull.base)
         commits = CommitFiles(files, pull.base), CommitFiles(files, pull.head)
-        artifacts, remarks = artifact_reviews(inputs, run, *commits, since, tuple(pull.obstacles))
+        artifacts, remarks = artifact_reviews(inputs, run, *commits, since, partial(_obstacles, pull, page))
     elif len(reviews) == _MOST_REVIEWS:
         remarks = (_NOT_ALL,)
     config = inputs.config_path
@@ -172,12 +173,18 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
     return 0
 
 
-def _changed(repository: Repository, files: Files, base: str, head: str) -> tuple[str, tuple[str, ...]]:
-    """Return the merge base of two commits, and every path that differs between it and the head."""
-    found = repository.compared(base, head)
-    if found.paths is None:
-        return found.base, changed_between(*(dict(files.listed(oid)) for oid in (found.base, head)))
-    return found.base, found.paths
+def _changed(page: Comparison, files: Files, head: str) -> tuple[str, ...]:
+    """Return every path that differs between the merge base of a comparison and its head."""
+    if page.paths is None:
+        return changed_between(*(dict(files.listed(oid)) for oid in (page.base, head)))
+    return page.paths
+
+
+def _obstacles(pull: PreviewedPull, page: Comparison, folder: str) -> Iterator[str]:
+    """Yield why no merge of a request can approve content in a folder."""
+    yield from pull.obstacles
+    if folder and not page.shows(folder):
+        yield f"its page shows not all lines of {folder}: it moves files there, or changes 300 files or more"
 
 
 def _file_reviews(

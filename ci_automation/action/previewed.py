@@ -106,12 +106,17 @@ class CommitFiles(Struct, frozen=True):
 
 
 def artifact_reviews(
-    inputs: Inputs, run: ActionRun, base: CommitFiles, head: CommitFiles, since: Sequence[str], obstacles: Sequence[str]
+    inputs: Inputs,
+    run: ActionRun,
+    base: CommitFiles,
+    head: CommitFiles,
+    since: Sequence[str],
+    obstacles: Callable[[str], Iterable[str]],
 ) -> tuple[tuple[ArtifactReview, ...], tuple[str, ...]]:
     """Return what a request would do to each artifact, and what in its configuration is not gone by.
 
-    `since` are the files that the base branch has changed since the request left it, `obstacles` keep its merge from
-    approving content.
+    `since` are the files that the base branch has changed since the request left it, `obstacles` what keeps its merge
+    from approving content in a folder.
 
     Raises:
         InvalidConfig: the configuration cannot be used.
@@ -137,7 +142,8 @@ def artifact_reviews(
 
             def merge(of: ArtifactConfig, trees: Sequence[OverlayFolder | None]) -> AwaitedMerge:
                 sides = [_files(tree) | {path: text or b""} for tree, text in zip(trees, texts, strict=True)]
-                found = (*obstacles, *_concealed((base, head), path), *_behind((of,), path, since), *_unfit(of, *sides))
+                hidden = (*obstacles(_path(of.overlay or "")), *_concealed((base, head), path))
+                found = (*hidden, *_behind((of,), path, since), *_unfit(of, *sides))
                 return AwaitedMerge(Hub.of(inputs, run).place, rules_of(of), of.approval, found)
 
             made = _reviews(pair, {it.name: partial(merge, it) for it in wanted.artifacts}, run)

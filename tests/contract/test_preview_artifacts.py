@@ -182,7 +182,7 @@ def recorded(fleet: Repository, folder: Path) -> None:
 GIGABYTES = {f"{FOLDER}/limits.yaml": b"memory: 2Gi\n"}
 CAN = "can approve this content, if a person presses merge (no auto-merge, queue or bot) or approves its last commit "
 NOT = "does not approve this content: "
-FORETOLD: dict[str, tuple[str, dict[str, bytes | str], str]] = {  # settings, request, and what is said
+FORETOLD: dict[str, tuple[str, dict[str, bytes | str | None], str]] = {  # settings, request, and what is said
     "another person's merge": (
         "",
         {},
@@ -213,6 +213,11 @@ FORETOLD: dict[str, tuple[str, dict[str, bytes | str], str]] = {  # settings, re
         {f"{FOLDER}/more.yaml": b"# " + b"a" * 400_000},
         f"{NOT}pages do not show changes of files with more than 400 kB",
     ),
+    "a file from elsewhere": (
+        "",
+        {"examples/more.yaml": None, f"{FOLDER}/more.yaml": b"a: 1\n"},
+        f"{NOT}its page shows not all lines of {FOLDER}: it moves files there, or changes 300 files or more",
+    ),
     "hidden settings": (
         "",
         {".github/.gitattributes": b"* -diff\n"},
@@ -235,9 +240,12 @@ def test_the_page_begins_with_what_the_merge_will_mean(
 ) -> None:
     settings, changes, said = FORETOLD[what]
     own = f"  overlay: {FOLDER}\n" + (f"  {settings}\n" if settings else "")
-    fleet.push("main", {CONFIG: config(folder, own)}, "acme")
+    fleet.push("main", {CONFIG: config(folder, own), "examples/more.yaml": b"a: 1\n"}, "acme")
     recorded(fleet, folder)
-    files = {path: it if isinstance(it, bytes) else config(folder, own + f"  {it}\n") for path, it in changes.items()}
+    files = {
+        path: it if it is None or isinstance(it, bytes) else config(folder, own + f"  {it}\n")
+        for path, it in changes.items()
+    }
     if CONFIG in changes and str(changes[CONFIG]).startswith("overlay"):
         files[CONFIG] = config(folder, "  overlay: other\n")
     ran = requested(runner, fleet, {**GIGABYTES, **files})
