@@ -230,7 +230,7 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
                 from ci_automation.cli.target import artifacts_there as there_are  # not for --help
 
                 there = there_are()
-            if isinstance(error, click.NoSuchOption):
+            if isinstance(error, click.UsageError):
                 from ci_automation.cli.completion import with_nearest
 
                 error = with_nearest(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _NAME = "flux-manifests"
 _LIKE = 0.55  # how much of a name is the same: --singing and --signing have 0.57
+_MUCH_ALIKE = 0.8  # of a name that another command has: --limit and --lift have 0.67
 
 # Words that people try first, by the command that does it.
 MEANT = {
@@ -28,6 +30,7 @@ MEANT = {
         "plan": "preview dry-run",
         "update": "publish upgrade bump run sync",
         "update --adopt": "adopt",
+        "rollback --lift": "lift-hold",
         "apply": "approve confirm",
         "push": "upload",
         "pull": "unpack download get",
@@ -44,6 +47,12 @@ MEANT = {
     for word in words.split()
 }
 
+# Options that other tools have, by the one that does it.
+_MEANT_OPTIONS = {"-o": "--output", "--json": "--output json", "--limit": "--since"}
+
+# The option for what people give as a second argument.
+_MEANT_ARGUMENTS = {"rollback": "--to", "init": "--flux-version"}
+
 # What shows the result of a command that writes, by the name of that command.
 _DRY_RUNS = {
     **dict.fromkeys(("update", "apply", "promote"), "`check` and `plan` show what it would do, and write nothing."),
@@ -51,22 +60,41 @@ _DRY_RUNS = {
 }
 
 
-def with_nearest(error: click.NoSuchOption) -> click.NoSuchOption:
+def with_nearest(error: click.UsageError) -> click.UsageError:
+    """Return the error with what was probably meant, if it is about an option or an argument that is not there."""
+    return _with_option(error) if isinstance(error, click.NoSuchOption) else _with_option_of_extra(error)
+
+
+def _with_option(error: click.NoSuchOption) -> click.NoSuchOption:
     """Return the error with the nearest options that the help shows, or else with the commands that have one."""
     looks = _DRY_RUNS.get(error.ctx.command.name or "") if error.ctx else None
     if looks and error.option_name == "--dry-run":
         return click.NoSuchOption(error.option_name, f"No such option '--dry-run'. {looks}", ctx=error.ctx)
     mine = _by_option((error.ctx.command,) if error.ctx else ())
+    message = f"No such option {error.option_name!r}."
+    meant = _MEANT_OPTIONS.get(error.option_name, "")
+    if meant.partition(" ")[0].removeprefix("--") in mine:
+        return click.NoSuchOption(error.option_name, f"{message} Did you mean {meant!r}?", ctx=error.ctx)
+    if not error.option_name.startswith("--"):  # one letter is like nothing
+        return click.NoSuchOption(error.option_name, message, ctx=error.ctx)
     # The dashes, which all names have, make none of them similar.
     if near := difflib.get_close_matches(error.option_name.strip("-"), mine, cutoff=_LIKE):
         return click.NoSuchOption(error.option_name, possibilities=[f"--{name}" for name in near], ctx=error.ctx)
     context = click.Context(cli)
     others = _by_option(filter(None, (cli.get_command(context, name) for name in COMMANDS)))
-    message = f"No such option {error.option_name!r}."
-    for name in difflib.get_close_matches(error.option_name.strip("-"), others, n=1, cutoff=_LIKE):
+    for name in difflib.get_close_matches(error.option_name.strip("-"), others, n=1, cutoff=_MUCH_ALIKE):
         known, commands = f"--{name}" == error.option_name, ", ".join(others[name])
         message += f" Commands that have it: {commands}." if known else f" Did you mean '--{name}' of {commands}?"
     return click.NoSuchOption(error.option_name, message, ctx=error.ctx)
+
+
+def _with_option_of_extra(error: click.UsageError) -> click.UsageError:
+    """Return the error about an argument too many with the option that takes it, if there is one."""
+    extra = re.fullmatch(r"Got unexpected extra argument \((\S+)\)", error.message)
+    option = _MEANT_ARGUMENTS.get(error.ctx.command.name or "") if error.ctx else None
+    if not (extra and option):
+        return error
+    return click.UsageError(f"{error.message}. Did you mean '{option} {extra[1]}'?", error.ctx)
 
 
 def _by_option(commands: Iterable[click.Command]) -> dict[str, list[str]]:

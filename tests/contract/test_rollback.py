@@ -219,6 +219,14 @@ class TestWhere:
             propose_rollback(CHANNEL, Wish(""), world.ports(), intent())
         assert moved not in caught.value.hint
 
+    @pytest.mark.parametrize("row", ["@2", "production@2"])
+    def test_a_number_of_the_history_is_told_to_move(self, world: World, row: str) -> None:
+        with pytest.raises(NotInHistory) as caught:
+            find_past(CHANNEL, row, at(world), world.ports())
+        assert caught.value.hint.startswith(
+            "The numbers of `history` move, so --to takes none. Give a version, or one "
+        )
+
     def test_of_a_channel_that_had_one_digest_no_tag_is_named(self) -> None:
         world = World()
         init(CHANNEL, OLD, world.ports(), intent())

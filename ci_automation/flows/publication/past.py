@@ -48,6 +48,8 @@ class NotInHistory(UsageError):
         if tags:
             newest = ", ".join(tags[:_SHOWN])
             self.hint = f"Give a version, or one of these tags: {newest}. `history` lists the digests."
+        if "@" in wanted:
+            self.hint = f"The numbers of `history` move, so --to takes none. {self.hint}"
 
 
 def _had(channel: Reference, tags: Sequence[str], present: Digest, ports: Ports) -> Iterator[str]:
