@@ -1,8 +1,10 @@
 # The commands of the project. `make help` lists them.
-PYTHON ?= python3
-VENV   := .venv
-BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PROGRAM := $(VENV)/.program
+STAMP   := $(VENV)/.installed
 
 # Where a machine forbids Python to keep bytecode, each process that a test starts would compile the program again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,15 +17,21 @@ help:  ## list the commands
 
 setup: $(STAMP)  ## make the virtual environment from the locked dependencies
 
-$(STAMP): requirements/dev.txt pyproject.toml
+# The demo needs the program alone, which is a third of what the tests need.
+$(PROGRAM): requirements/runtime.txt requirements/build.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..."; exit 2; }
-	@echo "Installing the locked dependencies into $(VENV), once: about a minute"
+	@echo "Installing the program into $(VENV), once: less than a minute"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(INSTALL) --require-hashes --only-binary :all: -r requirements/runtime.txt -r requirements/build.txt
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $(PROGRAM)
+
+$(STAMP): $(PROGRAM) requirements/dev.txt
+	@echo "Installing what checks and tests need into $(VENV), once: about a minute"
+	@$(INSTALL) --require-hashes --only-binary :all: -r requirements/dev.txt
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## show the whole job on an embedded registry (RELEASES=DIR: on real releases)
+demo: $(PROGRAM)  ## show the whole job on an embedded registry (RELEASES=DIR: on real releases)
 	@$(BIN)/flux-manifests demo $(if $(RELEASES),--releases $(RELEASES))
 
 # ENGINE=docker, IMAGE=NAME:TAG, and BUILD for more of the builder's options, such as --build-arg BASE=...
