@@ -103,7 +103,10 @@ def released(folder: Path, umask: int, server: str) -> Path:
     github = {"GITHUB_SERVER_URL": server, "GITHUB_REPOSITORY": HOME}
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"} | settings | github
     for name in ("Name the home", "Build", "Make the plugin of the flux CLI"):
-        for old in (folder / "pyproject.toml", *folder.glob("requirements/*.txt")):  # or make would renew the environment
+        for old in (
+            folder / "pyproject.toml",
+            *folder.glob("requirements/*.txt"),
+        ):  # or make would renew the environment
             os.utime(old, (0, 0))
         script = f"umask {umask:o}\n{steps()[name]}"
         done = subprocess.run(

@@ -232,7 +232,7 @@ def _left_by_git(answers: Answers, channel: str, migration: Migration) -> Iterat
 def _prune(migration: Migration, before: str, after: str) -> str:
     """Return the command that changes whether Git prunes for a cluster."""
     sync = migration.names.path("$it") + f"/{SYNC}"
-    return f"sed -i.bak 's/prune: {before}/prune: {after}/' {sync} &&\nrm {sync}.bak"
+    return f"sed -i.bak 's/prune: {before}/prune: {after}/' {sync} &&\nrm {sync}.bak && git add {sync}"
 
 
 def _called(folders: Iterable[ClusterFolder], migration: Migration) -> str:

@@ -138,8 +138,8 @@ def _action(answers: Answers) -> Iterator[str]:
     action = answers.action.partition("@")[0]
     at = f"{answers.place.server}/{action}"
     yield (
-        f"Workflows run {at}/commit/{answers.pin}. If that page is not there, make the repository {action}, and push "
-        f"this project to it from a checkout with the whole history.\ngit push {at} HEAD:main"
+        f"Workflows run {at}/commit/{answers.pin}. If that page is not there, make the repository {action}. Then run "
+        f"this in a full checkout of this project, not here.\ngit push {at} {answers.pin}:refs/heads/main"
     )
     yield f'If that repository is private, let yours use it: {at}/settings/actions, "Access".'
     owner = answers.place.repository.partition("/")[0]
@@ -190,7 +190,10 @@ def _settings(answers: Answers, at: str, registries: Sequence[str]) -> Iterator[
     branch, environments = answers.place.branch, f"{at}/settings/environments/new"
     if not answers.by_run:
         yield f'Tick "Allow GitHub Actions to create and approve pull requests": {at}/settings/actions'
-    yield f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {branch} alone: {environments}"
+    yield (
+        f"Make the environment {ENVIRONMENT} with required reviewers (a private repository has these only with GitHub "
+        f"Enterprise), for the branch {branch} alone: {environments}"
+    )
     yield (
         f"Protect {branch} with a rule that asks for a pull request with a review, since a person who may push a "
         f"workflow there can sign anything: {at}/settings/rules"
