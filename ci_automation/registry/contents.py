@@ -93,7 +93,7 @@ class StoredManifests:
 
     def _resolve(self, reference: Reference, deadline: Deadline) -> Digest | None:
         request = self._wire.request("HEAD", reference, f"manifests/{reference.name}")
-        answer = self._wire.exchange(request.accepting(*_MANIFESTS), deadline)
+        answer = self._wire.do_request(request.accepting(*_MANIFESTS), deadline)
         if answer.status == _NOT_FOUND:
             return None
         if answer.status != _OK or answer.is_web_page:
@@ -108,7 +108,7 @@ class StoredManifests:
 
     def _get(self, reference: Reference, deadline: Deadline) -> Answer:
         request = self._wire.request("GET", reference, f"manifests/{reference.name}")
-        answer = self._wire.exchange(request.accepting(*_MANIFESTS), deadline)
+        answer = self._wire.do_request(request.accepting(*_MANIFESTS), deadline)
         if answer.status == _NOT_FOUND:
             return answer
         if answer.status != _OK or answer.is_web_page:
@@ -121,7 +121,7 @@ class StoredManifests:
 
     def _put(self, reference: Reference, content: Manifest | Index, deadline: Deadline) -> Answer:
         request = self._wire.request("PUT", reference, f"manifests/{reference.name}", push=True)
-        answer = self._wire.exchange(request.carrying(content.raw, content.media_type), deadline)
+        answer = self._wire.do_request(request.carrying(content.raw, content.media_type), deadline)
         complaint = answer.complaint()
         if answer.status == _NOT_FOUND or complaint.code == _UNKNOWN_BLOB:
             raise NotFound(f"{reference}, or a blob of the manifest for it,", complaint)
@@ -189,14 +189,14 @@ class Uploads:
         begin = replace(self._wire.request("POST", blob, "blobs/uploads/", push=True), body=b"")
         location = self._begun.pop(blob, None) or self._begin(blob, begin, deadline)
         url = f"{location}{'&' if urlsplit(location).query else '?'}digest={quote(str(blob.digest), safe='')}"
-        answer = self._wire.exchange(
+        answer = self._wire.do_request(
             replace(begin.carrying(b"", _BYTES), method="PUT", url=url, body=body, file=file), deadline
         )
         check_stored(answer, _named(blob), blob.digest)
 
     def _begin(self, blob: Reference, begin: Request, deadline: Deadline) -> str:
         """Begin an upload, and return the address to continue at."""
-        answer = self._wire.exchange(begin, deadline)
+        answer = self._wire.do_request(begin, deadline)
         if answer.status == _NOT_FOUND:
             raise NotFound(str(blob.repository), answer.complaint())
         if answer.status != _ACCEPTED:

@@ -147,7 +147,7 @@ class HttpRegistry:
 
         def attempt(deadline: Deadline) -> tuple[Answer, Sink]:
             sink = Sink(file, descriptor, what)
-            return self._wire.exchange(replace(request, sink=sink.write), deadline), sink
+            return self._wire.do_request(replace(request, sink=sink.write), deadline), sink
 
         try:
             answer, sink = self._wire.run(attempt, descriptor.size)

@@ -22,7 +22,7 @@ from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.net.network import Network, Origin, UnsafeAddress
 from ci_automation.net.session import Session, imported_on_use
 from ci_automation.net.values import Answer, NoAnswer, TooLong
-from ci_automation.net.waiting import Again, Clock, Deadline, Patience, retry_after
+from ci_automation.net.waiting import Again, Deadline, Patience, retry_after
 from ci_automation.registry.authorization import Authorization, Request, Scope
 from ci_automation.registry.credentials import CredentialSource, base_url, followed, registry_host, repository_path
 from ci_automation.registry.port import (
@@ -59,20 +59,24 @@ STORED = frozenset({200, 201, 202, 204})  # 201 by the spec; not every registry 
 T = TypeVar("T")
 
 
-class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
-    """HTTP connection to one registry. Only the registry's host sees its credentials. Threads may share it."""
+class Wire(OrasRegistry):  # type: ignore[misc]  # oras ships no types
+    """Requests to the registry at one host, which alone sees its credentials. Threads may share it."""
 
     session: Session
 
-    def __init__(self, host: str, source: CredentialSource, network: Network, clock: Clock) -> None:
+    def __init__(self, host: str, source: CredentialSource, network: Network | None, patience: Patience | None) -> None:
+        self.host = host
+        self._base = base_url(registry_host(host))
         try:
-            self.origin = Origin.of(base_url(registry_host(host)))
+            self.origin = Origin.of(self._base)
         except UnsafeAddress as reason:
             raise Unreachable(host, str(reason)) from None
         super().__init__(hostname=self.origin.host, insecure=self.origin.scheme == "http")
+        self._patience, self._network = patience or Patience(), network or Network()
+        self.clock = self._patience.clock
         self.session.close()
-        self.session = self.auth.session = Session(network)
-        self._authorization = Authorization(self.origin, lambda: source.for_host(host), self._token_answer, clock)
+        self.session = self.auth.session = Session(self._network)
+        self._authorization = Authorization(self.origin, lambda: source.for_host(host), self._token_answer, self.clock)
 
     def do_request(self, request: Request, deadline: Deadline) -> Answer:
         """Return the whole answer to `request`, whatever its status, except for the errors below.
@@ -98,19 +102,19 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
                     raise self._denied(answer, request.scope)
             elif answer.status in _REDIRECTS and request.method in {"GET", "HEAD"} and hops < _MAX_REDIRECTS:
                 hops += 1
-                request = replace(request, url=self.followed(answer, answer.headers.get("location", "")))
+                request = replace(request, url=self.followed(answer))
             elif answer.status in {_UNAUTHORIZED, _FORBIDDEN}:
                 raise self._denied(answer, request.scope)
             else:
                 return _patient(answer, request, deadline)
 
-    def followed(self, answer: Answer, location: str) -> str:
-        """Return the URL in an answer's `Location` or `Link`.
+    def followed(self, answer: Answer, link: str | None = None) -> str:
+        """Return the URL in an answer's `Location`, or in a `link` of it.
 
         Raises:
             UnexpectedAnswer: the answer has no address, or an unsafe one.
         """
-        if not location:
+        if not (location := answer.headers.get("location", "") if link is None else link):
             raise UnexpectedAnswer(f"{answer.host} answered {answer.status} without saying where to continue")
         try:
             return followed(answer.url, location, self.origin)
@@ -151,37 +155,6 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
         found_in = self._authorization.found_in if own else ""
         return AccessDenied(f"{answer.host} refuses {wish}: {complaint}", found_in)
 
-
-def _patient(answer: Answer, request: Request, deadline: Deadline) -> Answer:
-    """Return `answer` unless the registry is busy."""
-    if answer.status not in _TRANSIENT:
-        return answer
-    complaint = answer.complaint()
-    error = UnexpectedAnswer(f"{answer.host} answered {request.method} {request.path} with {complaint}")
-    raise Again(error, retry_after(answer, deadline.clock))
-
-
-class Wire:
-    """Requests to the registry at one host."""
-
-    def __init__(
-        self, host: str, credentials: CredentialSource, network: Network | None, patience: Patience | None
-    ) -> None:
-        self.host = host
-        self._base = base_url(registry_host(host))
-        self._patience = patience or Patience()
-        self._network = network or Network()
-        self._transport = Transport(host, credentials, self._network, self.clock)
-
-    @property
-    def clock(self) -> Clock:
-        """Return the clock for this registry."""
-        return self._patience.clock
-
-    def close(self) -> None:
-        """Close open connections."""
-        self._transport.close()
-
     def request(self, method: str, reference: Reference, path: str, *, push: bool = False) -> Request:
         """Return the request about `path` of the reference's repository, with the right to write if it pushes.
 
@@ -214,21 +187,9 @@ class Wire:
         patience = replace(self._patience, seconds=seconds + size / _SLOWEST) if size else self._patience
         return patience.run(attempt, self.host, partial(Unreachable, self.host), self._network.watch)
 
-    def exchange(self, request: Request, deadline: Deadline) -> Answer:
-        """Return the answer to `request`, sent once."""
-        return self._transport.do_request(request, deadline)
-
     def ask(self, request: Request) -> Answer:
         """Return the answer to `request`, sent again while another attempt may succeed."""
-        return self.run(lambda deadline: self.exchange(request, deadline))
-
-    def followed(self, answer: Answer) -> str:
-        """Return the URL in an answer's `Location`.
-
-        Raises:
-            UnexpectedAnswer: the answer has no `Location`, or an unsafe one.
-        """
-        return self._transport.followed(answer, answer.headers.get("location", ""))
+        return self.run(lambda deadline: self.do_request(request, deadline))
 
     def pages(self, request: Request, what: str) -> Iterator[Answer]:
         """Yield the answers to a request for a list, page by page along their `Link` (RFC 8288).
@@ -242,8 +203,8 @@ class Wire:
             link = next_link(answer.headers.get("link", ""))
             if link is None:
                 return
-            url = self._transport.followed(answer, link)
-            if Origin.of(url) != Origin.of(self._base):
+            url = self.followed(answer, link)
+            if Origin.of(url) != self.origin:
                 raise UnexpectedAnswer(f"{self.host} continues its list of {what} at another host")
             request = replace(request, url=url)
         raise self.endless(what)
@@ -251,6 +212,15 @@ class Wire:
     def endless(self, what: str) -> UnexpectedAnswer:
         """Return the error for a list without an end."""
         return UnexpectedAnswer(f"{self.host} never ends its list of {what}")
+
+
+def _patient(answer: Answer, request: Request, deadline: Deadline) -> Answer:
+    """Return `answer` unless the registry is busy."""
+    if answer.status not in _TRANSIENT:
+        return answer
+    complaint = answer.complaint()
+    error = UnexpectedAnswer(f"{answer.host} answered {request.method} {request.path} with {complaint}")
+    raise Again(error, retry_after(answer, deadline.clock))
 
 
 def next_link(header: str) -> str | None:
