@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ci_automation.impact.change import ChangeKind, Severity
-from ci_automation.impact.values import MISSING, Pair, gained, items, listed, mapping, sides, words
+from ci_automation.impact.values import MISSING, Pair, aligned, gained, items, listed, mapping, sides, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -144,41 +144,37 @@ def _switch(pair: Pair, row: _Row = _ON_HOST, *, closed_by: bool = False) -> Ite
         yield row.change(side, opened=new)
 
 
-def host_path(pair: Pair) -> Iterator[Change]:
-    """Yield that a volume is a folder of the machine now, or no longer; any other difference is for others."""
-    old, new = (mapping(value).get("hostPath", MISSING) for value in (pair.old, pair.new))
-    side = Pair(pair.id, old, new, f"{pair.path}.hostPath")
-    if side.differs:
-        yield _FOLDER.change(side, _folder(old if new is MISSING else new), opened=new is not MISSING)
+def host_paths(pair: Pair) -> Iterator[Change]:
+    """Yield the volumes that are folders of the machine now, or no longer; any other difference is for others."""
+    for volume in aligned(pair, "volumes") or ():
+        old, new = (mapping(value).get("hostPath", MISSING) for value in (volume.old, volume.new))
+        side = Pair(pair.id, old, new, f"{volume.path}.hostPath")
+        if side.differs:
+            yield _FOLDER.change(side, _folder(old if new is MISSING else new), opened=new is not MISSING)
 
 
 def _folder(value: Any) -> str:  # noqa: ANN401 - a value of YAML
     return words(mapping(value).get("path")) or "folder"
 
 
-def host_port(pair: Pair) -> Iterator[Change]:
-    """Yield that a container listens on a port of the machine now, or no longer."""
-    side = pair.at("hostPort")
-    if side.differs:
-        yield _listens(side)
-
-
 def host_ports(pair: Pair) -> Iterator[Change]:
-    """Yield what `host_port` does, of lists of ports that cannot be told apart."""
-    old, new = ([found for it in items(value) if (found := _on_host(it))] for value in (pair.old, pair.new))
-    for port in gained(new, old):
-        yield _listens(Pair(pair.id, port, MISSING, f"{pair.path}.hostPort"))
-    for port in gained(old, new):
-        yield _listens(Pair(pair.id, MISSING, port, f"{pair.path}.hostPort"))
+    """Yield the ports of the machine that a container listens on now, or no longer."""
+    if (ports := aligned(pair, "ports")) is not None:
+        found = [port.at("hostPort") for port in ports]
+    else:  # they cannot be told apart
+        old, new = (list(filter(None, map(_on_host, items(value)))) for value in (pair.old, pair.new))
+        path = f"{pair.path}.hostPort"
+        found = [Pair(pair.id, port, MISSING, path) for port in gained(new, old)]
+        found += [Pair(pair.id, MISSING, port, path) for port in gained(old, new)]
+    for side in found:
+        if side.differs:
+            port = words(side.old if side.new is MISSING else side.new)
+            yield _PORT.change(side, port, opened=side.new is not MISSING)
 
 
 def _on_host(port: Any) -> str:  # noqa: ANN401 - a value of YAML
     port = mapping(port)
     return f"{words(port['hostPort'])}/{words(port.get('protocol')) or 'TCP'}" if port.get("hostPort") else ""
-
-
-def _listens(side: Pair) -> Change:
-    return _PORT.change(side, words(side.old if side.new is MISSING else side.new), opened=side.new is not MISSING)
 
 
 def pod_security(pair: Pair) -> Iterator[Change]:

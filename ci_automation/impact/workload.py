@@ -13,8 +13,7 @@ from ci_automation.impact.security import (
     POD,
     container_context,
     context,
-    host_path,
-    host_port,
+    host_paths,
     host_ports,
     opening,
 )
@@ -218,34 +217,16 @@ def _containers(pair: Pair, of_pod: Pair) -> Iterator[Change]:
         yield pair.change(ChangeKind.OTHER, Severity.INFO, f"has its {name} in another order")
 
 
-def _ports(pair: Pair) -> Iterator[Change]:
-    yield from _host_ports(pair)
-    yield from _rest(pair, "hostPort")
+def _beside(own: Rule, key: str) -> Rule:
+    """Return the rule of a list whose items have a key that `own` tells of; what else differs is told as such."""
 
+    def rule(pair: Pair) -> Iterator[Change]:
+        yield from own(pair)
+        rest = Pair(pair.id, _without(pair.old, key), _without(pair.new, key), pair.path)
+        if rest.differs:
+            yield from other(rest)
 
-def _host_ports(pair: Pair) -> Iterator[Change]:
-    pairs = aligned(pair, "ports")
-    if pairs is None:
-        yield from host_ports(pair)
-    for side in pairs or ():
-        yield from host_port(side)
-
-
-def _volumes(pair: Pair) -> Iterator[Change]:
-    yield from _host_paths(pair)
-    yield from _rest(pair, "hostPath")
-
-
-def _host_paths(pair: Pair) -> Iterator[Change]:
-    for side in aligned(pair, "volumes") or ():
-        yield from host_path(side)
-
-
-def _rest(pair: Pair, key: str) -> Iterator[Change]:
-    """Yield what differs in the items of a list beside one key."""
-    rest = Pair(pair.id, _without(pair.old, key), _without(pair.new, key), pair.path)
-    if rest.differs:
-        yield from other(rest)
+    return rule
 
 
 def _without(values: Any, key: str) -> Any:  # noqa: ANN401 - values of YAML
@@ -268,13 +249,13 @@ _CONTAINER_RULES: Final[Mapping[str, Rule]] = {
     ),
     "env": environment,
     "envFrom": environment_sources,
-    "ports": _ports,
+    "ports": _beside(host_ports, "hostPort"),
     "resources": partial(leaves, kind=ChangeKind.RESOURCES),
     **dict.fromkeys(_PROBES, row(ChangeKind.PROBE)),
 }
 _POD_RULES: Final[Mapping[str, Rule]] = {
     **POD,
-    "volumes": _volumes,
+    "volumes": _beside(host_paths, "hostPath"),
     "serviceAccountName": row(ChangeKind.SERVICE_ACCOUNT, Severity.WARNING),
     "serviceAccount": row(ChangeKind.SERVICE_ACCOUNT, Severity.WARNING),
     "automountServiceAccountToken": row(ChangeKind.SERVICE_ACCOUNT),
