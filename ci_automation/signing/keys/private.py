@@ -99,16 +99,7 @@ class SigningKey(Hiding, Struct, frozen=True):
 
     def sign(self, message: bytes) -> bytes:
         """Return a signature over `message` that `PublicKey.accepts`, in cosign's encoding."""
-        from cryptography.hazmat.primitives.asymmetric import ec, rsa
-        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-        from cryptography.hazmat.primitives.hashes import SHA256
-
-        match self.key:
-            case ec.EllipticCurvePrivateKey():
-                return self.key.sign(message, ec.ECDSA(SHA256()))
-            case rsa.RSAPrivateKey():
-                return self.key.sign(message, PKCS1v15(), SHA256())
-        return self.key.sign(message)
+        return self.key.sign(message, *self.public.scheme)
 
 
 def _password_for(data: bytes, password: str | None, where: str) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
@@ -146,24 +146,29 @@ class PublicKey(Struct, frozen=True):
         return self.key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     def accepts(self, signature: bytes, message: bytes) -> bool:
-        """Return whether this key made `signature` over `message`, in the way that cosign and Flux verify its kind.
-
-        They use SHA-256 for every curve (cosign, `pkg/signature/keys.go`, `LoadPublicKey`), PKCS #1 v1.5 for RSA, and
-        no hash for Ed25519 (sigstore, `pkg/signature/verifier.go`, `LoadVerifier`).
-        """
+        """Return whether this key made `signature` over `message`, in the way that cosign and Flux verify its kind."""
         from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric import ec, rsa
-        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-        from cryptography.hazmat.primitives.hashes import SHA256
 
         try:
-            match self.key:
-                case ec.EllipticCurvePublicKey():
-                    self.key.verify(signature, message, ec.ECDSA(SHA256()))
-                case rsa.RSAPublicKey():
-                    self.key.verify(signature, message, PKCS1v15(), SHA256())
-                case _:
-                    self.key.verify(signature, message)
+            self.key.verify(signature, message, *self.scheme)
         except InvalidSignature:
             return False
         return True
+
+    @property
+    def scheme(self) -> tuple[Any, ...]:
+        """Return what a key of this kind signs and verifies with, beside the message.
+
+        Cosign and Flux use SHA-256 for every curve (cosign, `pkg/signature/keys.go`, `LoadPublicKey`), PKCS #1 v1.5 for
+        RSA, and no hash for Ed25519 (sigstore, `pkg/signature/verifier.go`, `LoadVerifier`).
+        """
+        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        match self.kind:
+            case KeyKind.ED25519:
+                return ()
+            case KeyKind.RSA:
+                return PKCS1v15(), SHA256()
+        return (ECDSA(SHA256()),)
