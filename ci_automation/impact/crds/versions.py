@@ -17,7 +17,7 @@ from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.objects import parts_of
 from ci_automation.impact.parts import Part, Text
 from ci_automation.impact.reading import UnreadableObjects
-from ci_automation.impact.values import at, mapping
+from ci_automation.impact.values import at, items, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -200,7 +200,7 @@ class Snapshot(Struct, frozen=True):
         labels: list[Version | None] = []
         for item in _items(root, name):
             if item.get("kind") == "CustomResourceDefinition":
-                if str(_at(item, "spec", "group")).endswith(_FLUX):
+                if str(mapping(item.get("spec")).get("group")).endswith(_FLUX):
                     crd = _name(item, name)
                     stored[crd], defined[crd] = _stored(item, crd, name), _defined(item, crd, name)
                     labels.append(_label(item))
@@ -230,24 +230,22 @@ def _items(root: object, name: str) -> Iterator[Mapping[str, Any]]:
 
 def _label(crd: Mapping[str, Any]) -> Version | None:
     """Return the version of Flux that labels a definition, if it is one."""
-    labels = _at(crd, "metadata", "labels")
-    said = labels.get("app.kubernetes.io/version") if isinstance(labels, dict) else None
+    labels = mapping(mapping(crd.get("metadata")).get("labels"))
     try:
-        return Version.parse(str(said))
+        return Version.parse(str(labels.get("app.kubernetes.io/version")))
     except InvalidVersion:
         return None
 
 
 def _stored(crd: Mapping[str, Any], what: str, name: str) -> tuple[str, ...]:
-    found = _at(crd, "status", "storedVersions")
+    found = mapping(crd.get("status")).get("storedVersions")
     if not isinstance(found, list) or not found or not all(isinstance(version, str) for version in found):
         raise InvalidSnapshot(name, f"{what} has no status.storedVersions; a cluster's answer has them, a manifest not")
     return tuple(found)
 
 
 def _defined(crd: Mapping[str, Any], what: str, name: str) -> tuple[CrdVersion, ...]:
-    versions = _at(crd, "spec", "versions")
-    listed = [it for it in versions if isinstance(it, dict)] if isinstance(versions, list) else []
+    listed = [it for it in items(mapping(crd.get("spec")).get("versions")) if isinstance(it, dict)]
     found = tuple(
         CrdVersion(str(it.get("name")), it.get("served") is True, it.get("storage") is True)
         for it in listed
@@ -260,8 +258,8 @@ def _defined(crd: Mapping[str, Any], what: str, name: str) -> tuple[CrdVersion, 
 
 def _managed(item: Mapping[str, Any], name: str) -> Iterator[Managed]:
     group = _group(item["apiVersion"])
-    entries = _at(item, "metadata", "managedFields") or []
-    namespace = _at(item, "metadata", "namespace") or ""
+    metadata = mapping(item.get("metadata"))
+    entries, namespace = metadata.get("managedFields") or [], metadata.get("namespace") or ""
     if not isinstance(entries, list) or not isinstance(namespace, str) or not isinstance(item.get("kind"), str):
         raise InvalidSnapshot(name, f"{_name(item, name)} is no object as a cluster shows it")
     known = [entry for entry in entries if isinstance(entry, dict)]
@@ -277,12 +275,7 @@ def _group(version: object) -> str:
 
 
 def _name(item: Mapping[str, Any], name: str) -> str:
-    found = _at(item, "metadata", "name")
+    found = mapping(item.get("metadata")).get("name")
     if not isinstance(found, str):
         raise InvalidSnapshot(name, f"one of its objects has no name: a {str(item.get('kind'))[:_SHOWN]}")
     return found
-
-
-def _at(item: Mapping[str, Any], outer: str, inner: str) -> Any:  # noqa: ANN401 - it is what the file has there
-    value = item.get(outer)
-    return value.get(inner) if isinstance(value, dict) else None

@@ -10,6 +10,7 @@ from ci_automation.artifact.yaml import Unreadable, child, line_of, nodes, plain
 from ci_automation.impact.change import ObjectId, Place
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.reading import UnreadableObjects
+from ci_automation.impact.values import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -99,12 +100,10 @@ def _is_list(value: Mapping[str, Any]) -> bool:
 
 
 def _listed(value: Mapping[str, Any], place: Place) -> Listed:
-    metadata = value.get("metadata")
-    its = metadata if isinstance(metadata, dict) else {}
+    its = mapping(value.get("metadata"))
     group, _, version = text(value.get("apiVersion")).rpartition("/")
     kind, namespace, name = text(value.get("kind")), text(its.get("namespace")), text(its.get("name"))
     if not kind or not name:
         raise Unreadable(f"an object has no {'metadata.name' if kind else 'kind'}", place.line)
-    annotations = its.get("annotations")
-    local = text(annotations.get(_LOCAL, "false")) if isinstance(annotations, dict) else "false"
+    local = text(mapping(its.get("annotations")).get(_LOCAL, "false"))
     return Listed(ObjectId(group, kind, namespace, name), version, place, local != "false")
