@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from ci_automation.cli.questions import Tags
     from ci_automation.config.workflows import GitHubPlace
 
-_UNCHANGED = "is as it should be"
-
 
 class MistypedChannel(UsageError):
     """A channel that does not exist is named nearly like one that does."""
@@ -133,15 +131,16 @@ def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
     todo = {TODO: with_boxes(left, written_at(top / TODO))}
     declined += _declined(top, todo, yes=ask.yes)
     for path, text in {**files, **todo}.items():
+        old = written_at(top / path)
         if path in declined:
             print_aside(f"{path} was left as it is")
-            continue
-        told = _became(top, path, text)
-        if told != _UNCHANGED:
+        elif old == text:
+            print_text(f"{path} is as it should be")
+        else:
             (top / path).parent.mkdir(parents=True, exist_ok=True)
             write_file(top / path, text.encode())
             written.append(path)
-        print_text(f"{path} {told}")
+            print_text(f"{path} {'written' if old is None else 'changed'}")
     told = f"Left to do, with boxes to tick in {TODO}:\n{numbered(left)}"
     print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in told.split("\n"))
 
@@ -232,19 +231,14 @@ def _tags(
     return {name: listed[it.repository] for name, it in channels.items()}
 
 
-def _became(top: Path, path: str, text: str) -> str:
-    """Return what becomes of a file that gets this text."""
-    return _UNCHANGED if (old := written_at(top / path)) == text else "written" if old is None else "changed"
-
-
 def _declined(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
     """Return the files that the person leaves as they are, each after a look at the difference."""
     for path in files:
         require_own(top, path)
     declined = []
     for path, text in files.items():
-        if _became(top, path, text) == "changed":
-            print_text(unified_diff(written_at(top / path) or "", text, f"{path} (now)", f"{path} (new)"))
+        if (old := written_at(top / path)) not in {None, text}:
+            print_text(unified_diff(old or "", text, f"{path} (now)", f"{path} (new)"))
             if not yes and not confirmed(f"Change {path}?"):
                 declined.append(path)
     return declined

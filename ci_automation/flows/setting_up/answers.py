@@ -198,20 +198,19 @@ def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference]
     known = {it.name: it for it in artifacts}
     channels = {**{name: it.channel for name, it in known.items()}, **named}
     sources = _sources(known, named, after)
-    members: dict[str, list[str]] = {}
-    for name in channels:
+    members: dict[str, dict[str, Reference]] = {}
+    for name, channel in channels.items():
         root = name
         while root in sources:
             root = sources[root].source
-        members.setdefault(root, [root])
-        members[root] += [name] if name not in members[root] else []
+        members.setdefault(root, {root: channels[root]})[name] = channel
     return [
         Family(
-            channels={name: channels[name] for name in (root, *(it for it in channels if it in there and it != root))},
+            channels=there,
             sources={name: sources[name] for name in channels if name in there and name in sources},
             named=tuple(it for it in named or channels if it in there),
         )
-        for root, there in members.items()
+        for there in members.values()
     ]
 
 
@@ -233,11 +232,9 @@ def _sources(
                 f"{CONFIGURATION} has {name}, which runs render; write `promote: {{from: {source}, after: "
                 f"{after or USUAL_WAIT}}}` there in place of its overlay and flags"
             )
-    for name, promote in sources.items():
-        if after and promote.after != waits and name in (list(named)[1:] or known):
-            raise UnfitAnswer(
-                f"--after is for new channels, and {CONFIGURATION} has another time for {name}: change it there"
-            )
+    if other := [it for it in (list(named)[1:] or known) if after and it in sources and sources[it].after != waits]:
+        told = f"--after is for new channels, and {CONFIGURATION} has another time for {other[0]}: change it there"
+        raise UnfitAnswer(told)
     return sources
 
 
@@ -247,7 +244,7 @@ def is_action(text: str) -> bool:
 
 
 def require_action(text: str) -> None:
-    """Require that a text is the repository of the action, with or without a commit.
+    """Check that `is_action`.
 
     Raises:
         UnfitAnswer: it is not.

@@ -18,18 +18,16 @@ from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_
 from ci_automation.report.sync import ByKey, verify_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from ci_automation.artifact.reference import Reference
+    from collections.abc import Iterable, Iterator
 
 
 _TAG = re.compile(r"\w[\w.-]*", re.ASCII)  # such as a channel can have
 READY = "wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"  # of kubectl
 
 
-def left_to_verify(answers: Answers, there: Mapping[str, Reference]) -> Iterator[str]:
-    """Yield how clusters come to verify the channels that are `there`."""
-    if not there:
+def left_to_verify(answers: Answers) -> Iterator[str]:
+    """Yield how clusters come to verify the channels that are there."""
+    if not (there := {name: it for name, it in answers.channels.items() if answers.has(name)}):
         return
     yield "Look for NAMESPACE and NAME of the OCIRepository in these clusters: `kubectl get ocirepositories -A`"
     yield from left_to_trust(answers, "NAMESPACE")

@@ -51,7 +51,6 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dic
     After its first line a step has lines of commands. `declined` are the files that the person left alone.
     """
     at = f"{answers.place.server}/{answers.place.repository}"
-    there = {name: it for name, it in answers.channels.items() if answers.has(name)}
     sections: dict[str, Iterable[str]] = {
         "First: which channels exist": _asked(answers),
         "The action, once for your organisation": _action(answers),
@@ -61,7 +60,7 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dic
         "Clusters: before they move": left_to_name(answers),
         "The package, which is private at first": _pulled(answers, config, github=True),
         "The login by which clusters pull": _pulled(answers, config, github=False),
-        "Clusters that follow a channel now, and do not verify it": left_to_verify(answers, there),
+        "Clusters that follow a channel now, and do not verify it": left_to_verify(answers),
         **(
             left_for_clusters(answers, answers.migration)
             if answers.migration
@@ -227,8 +226,12 @@ def _first_digests(answers: Answers, run: str) -> Iterator[str]:
     waves = sorted(answers.waves, key=lambda wave: answers.has(wave[0]) is not True)
     for name, source in ((first, ""), *waves):
         channel = answers.channels[name]
-        if channel.repository not in known and answers.tags[name] != ():
-            yield from _role(answers, channel)
+        # A package that the workflow makes lets its repository write.
+        if channel.repository not in known and answers.tags[name] != () and _at_github(channel):
+            yield (
+                f"If others pushed the package before, give {answers.place.repository} the role Write under Manage "
+                f"Actions access; the workflow's own package needs none: {_package(channel)}"
+            )
         known.add(channel.repository)
         approved = "A reviewer approves the run."
         if answers.has(name):
@@ -242,15 +245,6 @@ def _first_digests(answers: Answers, run: str) -> Iterator[str]:
             )
         else:
             yield f"{run}: command init, artifact {name}, to {answers.version}. {approved}"
-
-
-def _role(answers: Answers, channel: Reference) -> Iterator[str]:
-    """Yield what a package needs that is there: one that the workflow makes lets its repository write."""
-    if _at_github(channel):
-        yield (
-            f"If others pushed the package before, give {answers.place.repository} the role Write under Manage Actions "
-            f"access; the workflow's own package needs none: {_package(channel)}"
-        )
 
 
 def _package(channel: Reference) -> str:
