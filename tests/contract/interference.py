@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,6 +26,17 @@ def interfere(world: World, at: int, what: Callable[[], None]) -> None:
             what()
 
     world.registry.before = before
+
+
+def kill_at(world: World, at: int, run: Callable[[], object]) -> None:
+    """End a run before its request number `at`."""
+
+    def die() -> None:
+        raise Killed
+
+    interfere(world, at, die)
+    with pytest.raises(Killed):
+        run()
 
 
 def names(world: World) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,7 @@ from ci_automation.records.ledger import ImmutableTagMoved, Ledger
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import gather, verify
-from tests.contract.interference import Killed, interfere, names
+from tests.contract.interference import interfere, kill_at, names
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, made_once, signing_key
 
 if TYPE_CHECKING:
@@ -79,14 +80,9 @@ def test_a_crash_at_any_point_leaves_what_is_signed_and_the_next_run_ends_the_sa
 ) -> None:
     _, undisturbed = count(start, flow)
 
-    def die() -> None:
-        raise Killed
-
     for at in range(requests):
         world = start()
-        interfere(world, at, die)
-        with pytest.raises(Killed):
-            flow(world)
+        kill_at(world, at, partial(flow, world))
         assert is_all_signed(world), at
         flow(world)
         assert is_all_signed(world), at

@@ -38,7 +38,7 @@ from ci_automation.registry.layout import IDENTITY
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import Unsigned, ensure_signed
-from tests.contract.interference import Killed, interfere
+from tests.contract.interference import interfere, kill_at
 from tests.contract.planting import EVERY, at, forget_records, forget_signature, made, plant, signatures
 from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
@@ -88,10 +88,6 @@ def change_overlay(world: World, hours: int, overlay: Tree = SMALLER) -> Digest:
     plan = make_plan(CHANNEL, later(world, hours), wanted).plan
     apply(plan, {plan.steps[-1].target}, later(world, hours), wanted)
     return at(world)
-
-
-def die() -> None:
-    raise Killed
 
 
 def patch(world: World, hours: int) -> None:
@@ -177,9 +173,7 @@ class TestAdoption:
             init(CHANNEL, OLD, later(killed, 0), intent(overlay=OVERLAY))
             plant(killed, made(PATCH, ADOPTED))
             killed.registry.requests.clear()
-            interfere(killed, request, die)
-            with pytest.raises(Killed):
-                update(CHANNEL, later(killed, 1), wanted)
+            kill_at(killed, request, partial(update, CHANNEL, later(killed, 1), wanted))
             update(CHANNEL, later(killed, 2), wanted)
             record = Ledger(killed.registry, CHANNEL, OURS).all_records(planted)[-1]
             assert (record.adopted, killed.registry.resolve(CHANNEL.at_tag(kept))) == (True, planted), request
@@ -234,9 +228,7 @@ class TestARollbackToAForeignBaseThatWasKilled:
         the_move = whole.registry.requests.index(Asked("put_manifest", str(CHANNEL)))
         for request in range(the_move, len(whole.registry.requests)):
             world = self.started()
-            interfere(world, request, die)
-            with pytest.raises(Killed):
-                self.go_back(world, 2)
+            kill_at(world, request, partial(self.go_back, world, 2))
             if at(world) == refused or request % 2:
                 self.go_back(world, 3)
             else:

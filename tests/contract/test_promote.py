@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,6 +53,7 @@ from ci_automation.signing.cluster import ClusterWouldRefuse
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
+from tests.contract.interference import Killed
 from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, intent, made_once, signing_key
 
@@ -69,10 +72,6 @@ BESIDE = Reference.parse("oci://registry.example/acme/production:stable")
 SAME = Reference.parse("oci://registry.example/acme/staging:production")
 OURS = TrustedKeys((signing_key().public,))
 DAY = timedelta(days=1)
-
-
-class Killed(BaseException):
-    """The end of the process, as far as a test can have it."""
 
 
 @dataclass(slots=True)
@@ -167,6 +166,18 @@ class Road:
             self.requests.append(asked)
 
         self.here.before = self.there.before = before
+
+    def kill(self, when: Callable[[int], bool], run: Callable[[], object]) -> None:
+        """End a run before the first request of whose number `when` is true."""
+
+        def die(number: int) -> None:
+            if when(number):
+                raise Killed
+
+        self.watch(die)
+        with pytest.raises(Killed):
+            run()
+        self.alone()
 
     def alone(self) -> None:
         """Let nobody interfere any more."""
@@ -334,15 +345,7 @@ class TestInterruption:
         total, expected = len(road.requests), tags(road)
         for at in range(total):
             road = begun.copy()
-
-            def die(number: int, at: int = at) -> None:
-                if number == at:
-                    raise Killed
-
-            road.watch(die)
-            with pytest.raises(Killed):
-                road.promote()
-            road.alone()
+            road.kill(partial(eq, at), road.promote)
             now = channel(road, road.target)
             assert now in {before, wanted}, at
             verify(road.there, road.target, now, OURS)
@@ -368,15 +371,7 @@ class TestInterruption:
         the_move = asked.index(Asked("put_manifest", str(ELSEWHERE)))
         for at in range(the_move + 1, len(asked)):
             road = begun.copy()
-
-            def die(number: int, at: int = at) -> None:
-                if number == at:
-                    raise Killed
-
-            road.watch(die)
-            with pytest.raises(Killed):
-                go_back(road)
-            road.alone()
+            road.kill(partial(eq, at), partial(go_back, road))
             assert channel(road, ELSEWHERE) == before
             assert road.promote(ports=road.ports(road.there, None)).waits, at  # who only reads has no key
             assert road.promote().waits, at
@@ -388,15 +383,7 @@ class TestInterruption:
     def test_what_one_held_that_was_killed_waits_whoever_moved_the_target_there_meanwhile(self) -> None:
         road = settled(ELSEWHERE)
         road.promote()
-
-        def die(_: int) -> None:
-            if Asked("put_manifest", str(ELSEWHERE)) in road.requests:
-                raise Killed
-
-        road.watch(die)
-        with pytest.raises(Killed):
-            go_back(road)
-        road.alone()
+        road.kill(lambda _: Asked("put_manifest", str(ELSEWHERE)) in road.requests, partial(go_back, road))
         ports, wish = road.ports(road.here), intent(overlay=Tree(OVERLAY.files[:2]), policy=everything(PATCH))
         rebuilt = make_plan(STAGING, ports, wish).plan
         apply(rebuilt, (rebuilt.steps[0].target,), ports, wish)
@@ -502,15 +489,10 @@ class TestTheGates:
         road.publish(STAGING, MINOR)
         ports, road.now = road.ports(road.here), NOW + timedelta(hours=1)
         back = propose_rollback(STAGING, Wish(str(PATCH)), ports, intent(now=road.now))
-
-        def die(_: int) -> None:
-            if Asked("put_manifest", str(STAGING)) in road.requests:
-                raise Killed
-
-        road.watch(die)
-        with pytest.raises(Killed):
-            roll_back(back, ports, intent(now=road.now))
-        road.alone()
+        road.kill(
+            lambda _: Asked("put_manifest", str(STAGING)) in road.requests,
+            lambda: roll_back(back, ports, intent(now=road.now)),
+        )
         assert channel(road, STAGING) == wanted
         road.now += timedelta(hours=1)
         (waits, *_) = road.promote(after=timedelta(hours=2)).considered.reasons

@@ -30,7 +30,7 @@ from ci_automation.registry.contents import referrers_tag
 from ci_automation.registry.port import DeletionRefused
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import verify
-from tests.contract.interference import Killed, interfere
+from tests.contract.interference import kill_at
 from tests.contract.planting import forget_records
 from tests.contract.rolled_back import Found, back, killed_after_the_move
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, made_once, signing_key
@@ -351,14 +351,7 @@ def test_a_crash_at_any_request_keeps_what_is_needed_and_the_next_run_ends_the_s
     ends = sorted(undisturbed.registry.tags(CHANNEL))
     for request in range(before, after):
         world = grown(api=api)
-
-        def die() -> None:
-            raise Killed
-
-        interfere(world, request, die)
-        with pytest.raises(Killed):
-            list(prune(look(world), world.ports()))
-        world.registry.before = lambda _: None
+        kill_at(world, request, lambda world=world: list(prune(look(world), world.ports())))  # type: ignore[misc]
         channel = world.registry.resolve(CHANNEL)
         assert channel
         verify(world.registry, CHANNEL, channel, OURS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,9 +29,9 @@ from ci_automation.signing.cluster import ClusterWouldRefuse
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import Unsigned, verify
-from tests.contract.interference import Killed, interfere
+from tests.contract.interference import kill_at
 from tests.contract.planting import delete_channel, forget_signature
-from tests.fakes.registry import Asked
+from tests.contract.rolled_back import killed_after_the_move
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
@@ -49,10 +50,6 @@ def files(image: str) -> Tree:
 
 def pushed(world: World, image: str = "one", **more: Any) -> Pushed:
     return push_manifests(CHANNEL, files(image), SHOP, f"main@sha1:{image}", world.ports(), intent(**more))
-
-
-def die() -> None:
-    raise Killed
 
 
 def records(world: World, digest: Digest, channel: Reference = CHANNEL) -> tuple[Record, ...]:
@@ -173,17 +170,7 @@ def test_what_was_rolled_back_is_not_pushed_again(world: World, *, deleted: bool
 def test_the_next_push_finishes_a_rollback_that_was_killed(world: World) -> None:
     first = observe(CHANNEL, world.ports()).digest
     two = pushed(world, "two").digest
-    proposal = propose_rollback(CHANNEL, Wish(str(first)), world.ports(), intent())
-    world.registry.requests.clear()
-
-    def before(_: Asked) -> None:
-        if Asked("put_manifest", str(CHANNEL)) in world.registry.requests:
-            die()
-
-    world.registry.before = before
-    with pytest.raises(Killed):
-        roll_back(proposal, world.ports(), intent())
-    world.registry.before = lambda _: None
+    killed_after_the_move(world, str(first))
     assert not pushed(world, "one").published
     assert [record.rolled_back for record in records(world, first)] == [False, True]
     world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(two)))
@@ -220,9 +207,7 @@ def test_a_kill_at_any_request_leaves_a_signed_channel_and_the_next_push_finishe
     target = pushed(whole, "two").digest
     for number in range(len(whole.registry.requests)):
         killed = world.copy()
-        interfere(killed, number, die)
-        with pytest.raises(Killed):
-            pushed(killed, "two")
+        kill_at(killed, number, partial(pushed, killed, "two"))
         verify(killed.registry, CHANNEL, observe(CHANNEL, killed.ports()).digest, OURS)
         pushed(killed, "two")
         assert killed.channel_digest() == str(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,7 +50,7 @@ from ci_automation.report.rollback import rollback_parts
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
-from tests.contract.interference import Killed, interfere, names
+from tests.contract.interference import Killed, interfere, kill_at, names
 from tests.contract.planting import EVERY, at, delete_channel, forget_records, forget_signature, made, plant
 from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, killed_after_the_move, version_of
 from tests.fakes.registry import Asked
@@ -973,14 +974,7 @@ class TestLiftingInBadTimes:
             world = held_back(api=api)
             there = at(world)
             world.registry.requests.clear()
-
-            def die() -> None:
-                raise Killed
-
-            interfere(world, request, die)
-            with pytest.raises(Killed):
-                lifted(world)
-            world.registry.before = lambda _: None
+            kill_at(world, request, partial(lifted, world))
             assert (at(world), is_all_signed(world)) == (there, True), request
             lifted(world)
             assert plain(names(world)) == plain(names(undisturbed)), request
@@ -996,14 +990,7 @@ class TestLiftingInBadTimes:
         outcomes = set()
         for request in range(len(undisturbed.registry.requests)):
             world = held_back()
-
-            def die() -> None:
-                raise Killed
-
-            interfere(world, request, die)
-            with pytest.raises(Killed):
-                lifted(world)
-            world.registry.before = lambda _: None
+            kill_at(world, request, partial(lifted, world))
             held_still = is_held(world)
             scheduled(world)
             assert version_of(world) == (PATCH if held_still else MINOR), request
@@ -1058,14 +1045,7 @@ class TestCrashes:
         for request in range(number):
             world = rebuilt(api=api)
             world.registry.requests.clear()
-
-            def die() -> None:
-                raise Killed
-
-            interfere(world, request, die)
-            with pytest.raises(Killed):
-                repeat(world)
-            world.registry.before = lambda _: None
+            kill_at(world, request, partial(repeat, world))
             assert is_all_signed(world), request
             # Whatever it came to, a channel that has moved is held.
             if version_of(world) == PATCH:
@@ -1084,14 +1064,7 @@ class TestCrashes:
         repeat(undisturbed)
         for request in range(len(undisturbed.registry.requests)):
             world = grown()
-
-            def die() -> None:
-                raise Killed
-
-            interfere(world, request, die)
-            with pytest.raises(Killed):
-                repeat(world)
-            world.registry.before = lambda _: None
+            kill_at(world, request, partial(repeat, world))
             digest, version = at(world), version_of(world)
             scheduled(world)
             assert at(world) == digest, request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,7 +30,7 @@ from ci_automation.policy.retention import Window
 from ci_automation.registry.port import TagMoved
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import verify
-from tests.contract.interference import Killed, interfere
+from tests.contract.interference import interfere, kill_at
 from tests.contract.planting import at, forget_records, forget_signature, made
 from tests.contract.rolled_back import Found
 from tests.contract.test_promote import SAME, settled
@@ -247,15 +248,9 @@ class TestInBadTimes:
         undisturbed = self.begun(flow)
         flow(undisturbed)
 
-        def die() -> None:
-            raise Killed
-
         for request in range(len(undisturbed.registry.requests)):
             world = self.begun(flow)
-            interfere(world, request, die)
-            with pytest.raises(Killed):
-                flow(world)
-            world.registry.before = lambda _: None
+            kill_at(world, request, partial(flow, world))
             assert is_safe(world), request
             version = update(CHANNEL, world.ports(), wish(policy=STAY)).plan.current_version
             assert VersionTags(CHANNEL, version, world.ports()).astray(at(world)) == {}, request
