@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ci_automation.github.repository import Ahead
     from ci_automation.github.waiting import Spent
 
-_LOCAL = re.compile(r"""\buses['"]?\s*:\s*(?:&\S+\s+)?['"]?\./([^\s'"#,}]+)""")  # in a workflow's text
+_LOCAL = re.compile(r"""\buses['"]?\s*:\s*(?:&\S+\s+)?['"]?\./([^\s'"#,}]*)""")  # in a workflow's text
 
 
 class NoRepository(UsageError):
@@ -234,8 +234,10 @@ class Hub(Hiding, Struct):
         self._require_same(there.commit, (path,))
         used = {it.strip("/") for it in _LOCAL.findall(there.config or "")} - known
         known |= used
+        if "" in used and there.commit != self.job.sha:  # an action at the root may use any file
+            raise OldCheckout("./")
         workflows = sorted(it for it in used if it.endswith((".yaml", ".yml")))
-        self._require_same(there.commit, used.difference(workflows))
+        self._require_same(there.commit, used.difference(workflows, [""]))
         for each in workflows:
             self._require_present_workflow(each, known)
 

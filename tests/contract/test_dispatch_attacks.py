@@ -399,6 +399,21 @@ def test_a_run_that_begins_again_goes_by_nothing_old_that_its_workflow_uses(scen
     assert scene.run().code == 0
 
 
+@pytest.mark.parametrize("uses", [b"./", b"'./'", b'"./" # the root'])
+def test_a_run_that_begins_again_uses_no_old_action_at_the_root(scene: Scene, uses: bytes) -> None:
+    """Such an action may use every file of the repository."""
+    steps = b"jobs: {publish: {steps: [{uses: %s\n}]}}\n" % uses
+    scene.fleet.push("main", {".github/workflows/flux.yaml": steps, "action.yml": b"a"}, "keeper")
+    scene.runner.event("push", PAYLOAD)
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    scene.runner.variables["GITHUB_RUN_ATTEMPT"] = "2"
+    assert scene.run().code == 0
+    scene.fleet.push("main", {"run.sh": b"newer"}, "keeper")
+    ran, before = scene.run(), scene.tags
+    assert (ran.code, scene.tags) == (VOID, before), ran
+    assert "./ in this checkout is not what the default branch has now" in ran.said("error")[0]
+
+
 def test_c12_another_hold_since_voids_it(scene: Scene) -> None:
     assert dispatch(scene, "rollback", to=FIRST, reason="webhooks time out").through().code == 0
     asked = dispatch(scene, "lift-hold")
