@@ -141,7 +141,7 @@ def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
     try:
         planned = plan_on(observe_past(placed.channel, last.digest, ports), ports, replace(intent, adopt=False))
     except _CANNOT_BE_REPEATED as error:
-        ports.say(f"who published {placed.digest} cannot be proven: {error}")
+        _say_unproven(placed, error, ports)
         return
     content = last.content
     for rendered in automatic(planned):
@@ -149,6 +149,10 @@ def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
         if rendered.step.target == placed.digest:
             publication = replace(Publication.of(placed.channel, rendered, recovered=True), content=content)
             publish(publication, ports.later_than(last.at), intent)
+
+
+def _say_unproven(placed: Placed, why: object, ports: Ports) -> None:
+    ports.say(f"who published {placed.digest} cannot be proven: {why}")
 
 
 def _brings_content(rendered: Rendered) -> bool:
@@ -159,13 +163,13 @@ def _repeat(placed: Placed, owed: Owed, ports: Ports, intent: Intent) -> None:
     """Repeat the step to the observed digest, which an interrupted run did except for its record."""
     ledger = ports.ledger(placed.channel)
     if went_to := ledger.went_to(owed.base):
-        ports.say(f"who published {placed.digest} cannot be proven: the channel went from {owed.base} to {went_to}")
+        _say_unproven(placed, f"the channel went from {owed.base} to {went_to}", ports)
         return
     try:
         base = read_base(observe_past(placed.channel, owed.base, ports), ports, intent)
         again = owed.render(replace(base, holds=ledger.holds(owed.base)))
     except _CANNOT_BE_REPEATED as error:
-        ports.say(f"who published {placed.digest} cannot be proven: {error}")
+        _say_unproven(placed, error, ports)
         return
     earlier = ledger.records(owed.base)
     ports = ports.later_than(earlier[-1].at if earlier else None)

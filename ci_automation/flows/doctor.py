@@ -163,7 +163,9 @@ def examine_github(
     if wanted.pull_requests:
         path, advice = f"/repos/{place.repository}/actions/permissions/workflow", f"Tick it: {at}/actions"
         what = "Actions may open pull requests"
-        yield _seen(what, lambda: _flag(client, path, "can_approve_pull_request_reviews"), advice)
+        yield _seen(
+            what, lambda: "" if object_at(client, path).flag("can_approve_pull_request_reviews") else "no", advice
+        )
     advice = f"Make it, with required reviewers: {at}/environments"
     what = f"environment {wanted.environment} has reviewers"
     yield _seen(what, lambda: _has_reviewers(runs, wanted.environment), advice)
@@ -204,10 +206,6 @@ def _seen(what: str, look: Callable[[], str], advice: str) -> Diagnosis:
     if wrong:
         return Diagnosis(what, Health.WRONG, wrong, advice, ReleaseSourceError.exit_code)
     return Diagnosis(what, Health.GOOD, "yes")
-
-
-def _flag(client: GitHub, path: str, name: str) -> str:
-    return "" if object_at(client, path).flag(name) else "no"
 
 
 def _has_reviewers(runs: Runs, name: str) -> str:

@@ -85,9 +85,8 @@ class Ports(Struct, frozen=True):
     find_git: Callable[[], GitContent | None] = lambda: None  # where GitHub can be asked about the overlay
     images: Images | None = None  # None: the run does not ask whether the controllers' images are there
     say: Callable[[str], None] = lambda _: None
-    clock: Callable[[], datetime] = lambda: datetime.now(
-        UTC
-    )  # for what is written down; what is decided goes by `Intent.now`
+    # For what is written down; what is decided goes by `Intent.now`.
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     whose_clock: str = "this machine"
     confirm: Callable[[Adoption], bool] = lambda _: False  # without a terminal no person can answer
     require_present: Callable[[], None] = lambda: None  # stops a run whose rules are outdated, before it signs

@@ -74,7 +74,7 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime, g
     trusted = ports.require_trusted()
     tags = _tags(repository, ports)
     led_to = _led_to(repository, tags, ports)
-    said = {digest: _said(repository, digest, ports, trusted) for tag, digest in tags.items() if _is_own(tag, digest)}
+    said = {digest: _said(repository, digest, ports, trusted) for tag, digest in tags.items() if _version(tag, digest)}
     moves = {digest: None if it is None else notes_in(it, Record) for digest, it in said.items()}
     last, ends = _last_moments(moves), _ends(said, ports.ledger(repository).name.rpartition(":")[0])
     for name in gone:
@@ -109,11 +109,6 @@ def _tags(repository: Reference, ports: Ports) -> dict[str, Digest]:
     return found
 
 
-def _is_own(tag: str, digest: Digest) -> bool:
-    """Return whether a tag is an immutable one, named after what it names."""
-    return _version(tag, digest) is not None
-
-
 def _version(tag: str, digest: Digest) -> Version | None:
     """Return the version in the immutable tag of a digest, in which `_` stands for `+`; None where it is another."""
     return immutable_version(tag) if tag.endswith(digest.short) else None
@@ -140,7 +135,7 @@ def _led_to(repository: Reference, tags: Mapping[str, Digest], ports: Ports) -> 
     """
     found: dict[str, Digest | None] = {}
     for tag, digest in tags.items():
-        if _is_own(tag, digest) or _ATTACHED.fullmatch(tag):
+        if _version(tag, digest) or _ATTACHED.fullmatch(tag):
             continue
         try:
             subject = ports.registry.manifest(repository.at_digest(digest)).subject

@@ -215,10 +215,8 @@ def _calibrated(release: FetchedRelease, options: Options, ports: Ports) -> Rend
 
 def _delegated(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:
     """Return what the release's own flux CLI renders."""
-    from ci_automation.flows.programs.delegate import (
-        DelegationFailed,
-        delegate,
-    )  # it brings much, for one release in many
+    # It brings much, for one release in many.
+    from ci_automation.flows.programs.delegate import DelegationFailed, delegate
 
     version = release.release.version
     ports.say(f"looking for the flux CLI of {version}")

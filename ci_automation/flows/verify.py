@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import Observed, look_at, observe
-from ci_automation.flows.planning.base import Base, present_version, read_base, read_tree
+from ci_automation.flows.planning.base import present_version, read_base, read_tree
 from ci_automation.flows.publication.placement import as_mirrored, place, problem_of
 from ci_automation.flows.publication.tags import version_tag_problem
 from ci_automation.flows.rendering import fetch, recipe_of, rendering
@@ -133,6 +133,7 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
     release = fetch(base.version, ports)
     rendered = rendering(release, base.options, ports)
     made = compose(recipe_of(release, base.options, pin(rendered.text, base.pins), base.overlay, base.path))
+    pinned = f"it pins {len(base.pins)} images, to digests that this run did not look up"  # which nothing proves
     steps = (
         ("artifact", f"{reference.repository} has {observed.digest}"),
         ("release", f"{base.version}, its manifests {release.bundle.digest}, commit {release.commit}"),
@@ -142,14 +143,8 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
             "rendering",
             (f"{base.path} is byte for byte what the release renders to with these options ({rendered.proof})"),
         ),
-        *_pinned(base),
+        *((("images", pinned),) if base.pins else ()),
         ("overlay", f"{len(base.overlay.files)} other files: {base.overlay.digest()}"),
         ("result", f"rebuilding it gives {made.digest}"),
     )
     return Derivation(steps, observed.digest, made.digest)
-
-
-def _pinned(base: Base) -> tuple[tuple[str, str], ...]:
-    """Return the input that nothing proves: which digests the images had."""
-    number = len(base.pins)
-    return (("images", f"it pins {number} images, to digests that this run did not look up"),) if number else ()

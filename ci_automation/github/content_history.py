@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from ci_automation.github.errors import (
     EmptyRepository,
-    GitHubAnswerTooLarge,
     NotOnGitHub,
     TooManyFiles,
     UnexpectedGitHubAnswer,
@@ -142,10 +141,7 @@ class ContentHistory(BranchLog):
 
     def blob(self, name: str) -> bytes | None:
         """Return the content of a blob, or None if it is too large to be sent."""
-        try:
-            return self._files.blob(name)
-        except GitHubAnswerTooLarge:
-            return None
+        return self._files.small_blob(name)
 
     def differing(self, one: str, other: str, paths: Iterable[str]) -> tuple[str, ...]:
         """Return those of the paths at which two commits do not have the same file or folder, if any."""

@@ -96,7 +96,7 @@ class Files(OfRepository):
             texts = self._texts([f"{commit}:{paths[sha]}" for sha in batch])
             for sha, text in zip(batch, texts, strict=True):
                 data = (text or "").encode(errors="replace")
-                yield sha, self._kept(sha, data) if _oid(data) == sha else self._alone(sha)
+                yield sha, self._kept(sha, data) if _oid(data) == sha else self.small_blob(sha)
 
     def blob(self, sha: str) -> bytes:
         """Return the content of a blob.
@@ -146,7 +146,8 @@ class Files(OfRepository):
         found, _ = self._query(fields, variables, fragments, types)
         return (found.maybe(f"f{number}") for number in range(len(asked)))
 
-    def _alone(self, sha: str) -> bytes | None:
+    def small_blob(self, sha: str) -> bytes | None:
+        """Return the content of a blob, or None if it is too large to be sent."""
         try:
             return self.blob(sha)
         except GitHubAnswerTooLarge:

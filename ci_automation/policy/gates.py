@@ -254,9 +254,8 @@ def _in_order(chosen: list[Candidate]) -> tuple[Candidate, ...]:
     held = [candidate for candidate in chosen if not candidate.decision.is_actionable]
     steps = [candidate for candidate in actionable if candidate.decision is Decision.AUTO]
     asked = [candidate for candidate in actionable if candidate.decision is Decision.APPROVAL]
-    steps += [candidate for candidate in asked if not steps or candidate.release.version > steps[-1].release.version][
-        :1
-    ]
+    above = [candidate for candidate in asked if not steps or candidate.release.version > steps[-1].release.version]
+    steps += above[:1]
     if not steps or (held and held[0].release.version > steps[-1].release.version):
         steps += held[:1]
     return tuple(steps)
