@@ -13,7 +13,6 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_file, read_folder
 from ci_automation.flows.rendering import render_release
 from ci_automation.flows.verify import pull
-from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import recover
 from ci_automation.flux.text import unpin
 from ci_automation.impact.assess import assess, compare_files, flux_alone
@@ -106,8 +105,7 @@ def of_file(path: Path) -> Side:
 def of_release(version: Version, options: Options, ports: Ports) -> Side:
     """Return what `flux install --export` of a release gives."""
     made = render_release(version, options, ports)
-    remark = f"nothing proves that Flux renders it the same way: {made.detail}" if made.proof is Proof.NONE else ""
-    return Side(str(version), made.text, version, remark=remark, is_release=True)
+    return Side(str(version), made.text, version, remark=made.doubt, is_release=True)
 
 
 class Difference(Struct, frozen=True):

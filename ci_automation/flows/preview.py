@@ -16,7 +16,6 @@ from ci_automation.flows.planning.base import Contents
 from ci_automation.flows.planning.findings import findings, first_findings
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.rendering import Rendering, render_release
-from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, prove_options, recover
 from ci_automation.flux.text import inventory, unpin
 from ci_automation.impact.change import Certainty, Hazard, some_of
@@ -100,9 +99,7 @@ class Reviewer(Struct, frozen=True):
             return replace(known, by=RenderedBy.EDITED, edits=edited.diff)
         except MadeByAnotherTool as other:
             return replace(known, by=RenderedBy.ANOTHER_TOOL, detail=str(other))
-        if rendered.proof is Proof.NONE:
-            return replace(known, detail=f"nothing proves that Flux renders it the same way: {rendered.detail}")
-        return replace(known, by=RenderedBy.FLUX)
+        return replace(known, detail=rendered.doubt) if rendered.doubt else replace(known, by=RenderedBy.FLUX)
 
     def _rendering(self, version: Version, options: Options) -> Rendering | Error:
         key = (version, options)

@@ -148,6 +148,12 @@ class Rendering(Struct, frozen=True):
     proof: Proof
     detail: str = ""
 
+    @property
+    def doubt(self) -> str:
+        """Return why it may not be what Flux renders; nothing where that is proven."""
+        told = f"nothing proves that Flux renders it the same way: {self.detail}"
+        return told if self.proof is Proof.NONE else ""
+
 
 def rendering(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:
     """Return the components file of `release`, with the first proof that there is.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -102,12 +103,10 @@ class Waiting:
         clock = self._patience.clock
         deadline = Deadline(clock.monotonic() + LONGEST_ANSWER, clock)
         try:
-            return watched(lambda: send(deadline), LONGEST_ANSWER + _GRACE, lambda: self._tell(what), clock.wait)
+            tell = partial(self._say, f"still waiting for {what} after {TOLD_AFTER:.0f} s")
+            return watched(lambda: send(deadline), LONGEST_ANSWER + _GRACE, tell, clock.wait)
         except Overdue:
             raise NoAnswer(TOO_LATE, hopeless=True) from None
-
-    def _tell(self, what: str) -> None:
-        self._say(f"still waiting for {what} after {TOLD_AFTER:.0f} s")
 
     def _is_last(self, attempt: int, until: float, backoff: float) -> bool:
         return attempt == self._patience.attempts or self._patience.clock.now() + backoff >= until

@@ -138,21 +138,17 @@ class Allowance(Struct, frozen=True):
         return f"the configuration allows until {self.until:%Y-%m-%d}: {self.reason}"
 
 
-def _actions() -> dict[Bump, Action]:
-    return {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.APPROVAL, Bump.MAJOR: Action.NEVER}
-
-
-def _ages() -> dict[Bump, timedelta]:
-    return {Bump.PATCH: timedelta(hours=24), Bump.MINOR: timedelta(days=7), Bump.MAJOR: timedelta(days=7)}
+_ACTIONS = {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.APPROVAL, Bump.MAJOR: Action.NEVER}
+_AGES = {Bump.PATCH: timedelta(hours=24), Bump.MINOR: timedelta(days=7), Bump.MAJOR: timedelta(days=7)}
 
 
 class Policy(Struct, frozen=True):
     """The policy of one artifact (design section 5.2); what is not said is the default."""
 
-    actions: Mapping[Bump, Action] = field(default_factory=_actions)
+    actions: Mapping[Bump, Action] = field(default_factory=_ACTIONS.copy)
     range: Range = field(default_factory=lambda: Range.parse(">=2.0.0"))
     prereleases: bool = False
-    min_release_age: Mapping[Bump, timedelta] = field(default_factory=_ages)
+    min_release_age: Mapping[Bump, timedelta] = field(default_factory=_AGES.copy)
     security_age: timedelta | None = None  # of a release that fixes a known vulnerability; None: as any other
     minor_step: MinorStep = MinorStep.LATEST
     freeze: tuple[Period, ...] = ()

@@ -105,7 +105,8 @@ def install_order(sync: Sync, built: str, keys: str, timeout: str, revision: str
     rest = [each for each in objects if each.kind not in _FIRST]
     crds = [f"crd/{each.name}" for each in first if each.kind == "CustomResourceDefinition"]
     names = {each.name for each in first if each.kind == "Namespace"}
-    home = "" if sync.home in names else as_yaml([_namespace(sync.home)])
+    own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": sync.home}}
+    home = "" if sync.home in names else as_yaml([own])
     controllers = tuple(each for each in rest if each.kind == "Deployment" and each.of_flux)
     until = f"--timeout={timeout}"
     established = ("wait", "--for=condition=Established", until, *crds)
@@ -128,10 +129,6 @@ def install_order(sync: Sync, built: str, keys: str, timeout: str, revision: str
         ("4-kustomization.yaml", "The object that applies it", as_yaml(others), waits(applied, "lastAppliedRevision")),
     )
     return InstallOrder(tuple(ApplyStep(*step) for step in steps), (*sync.needs(), *_root(sync)), controllers)
-
-
-def _namespace(name: str) -> dict[str, object]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def _joined(objects: Sequence[BuiltObject]) -> str:

@@ -150,14 +150,11 @@ def _items(items: list[Any], indent: str) -> list[str]:
     lines = []
     for item in items:
         below = f"{indent}  "
-        inner = (_lines if isinstance(item, dict) else _items)(item, below) if _is_nested(item) else [_inline(item)]
+        nested = isinstance(item, dict | list) and item
+        inner = (_lines if isinstance(item, dict) else _items)(item, below) if nested else [_inline(item)]
         first, *rest = inner
         lines += [f"{indent}- {first.removeprefix(below)}", *rest]
     return lines
-
-
-def _is_nested(item: object) -> bool:
-    return isinstance(item, dict | list) and bool(item)
 
 
 def _inline(value: object) -> str:

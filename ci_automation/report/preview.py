@@ -164,7 +164,7 @@ def _parts(page: PreviewPage, rows: int) -> Iterator[str]:
     yield from _first(page)
     if lines := [_line(it) for it in page.artifacts]:
         yield "\n".join(lines)
-    ranked = sorted(_items(page), key=lambda it: _gravity(it.found))
+    ranked = sorted(_items(page), key=lambda it: [not _is_grave(it.found, limit) for limit in FailOn])
     if not ranked:
         yield "" if lines else "The request changes nothing that was asked for."
         return
@@ -242,11 +242,6 @@ def _hazards(found: Findings) -> str:
 
 def _decision(found: Findings) -> Decision:
     return decide(found.gates) if found.gates else Decision.AUTO
-
-
-def _gravity(found: Findings) -> tuple[bool, ...]:
-    """Return what puts the gravest first."""
-    return tuple(not _is_grave(found, limit) for limit in FailOn)
 
 
 def _breaks(item: _Item, rows: int) -> Iterator[Block]:
