@@ -18,13 +18,14 @@ from ci_automation.net.network import Origin, UnsafeAddress
 from ci_automation.net.services import ANSWERED, Exchange
 from ci_automation.net.values import Call, parsed_json
 from ci_automation.net.waiting import Patience
-from ci_automation.policy.promotion import Word
+from ci_automation.policy.promotion import evidence_verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.flux.version import Version
     from ci_automation.github.repository import Repository
+    from ci_automation.policy.decision import Verdict
 
 _OK = 200
 _MAX_ANSWER_BYTES = 1 << 20
@@ -34,7 +35,7 @@ _SECONDS = 30.0
 class Evidence(Protocol):
     """A source of evidence that must be positive before a promotion."""
 
-    def look(self, version: Version) -> Word:
+    def look(self, version: Version) -> Verdict:
         """Return its word on promoting `version`; evidence that cannot be read does not speak for it."""
         ...
 
@@ -72,12 +73,12 @@ class Address(Hiding, Struct, frozen=True):
         except UnsafeAddress as reason:
             raise UnsafeEvidence(str(reason)) from None
 
-    def look(self, version: Version) -> Word:
+    def look(self, version: Version) -> Verdict:
         """Return what it answers."""
         del version
         host = Origin.of(self.url).host
         against = self._against(host)
-        return Word(not against, against or f"{self.path} at {host} is {self.equals!r}", f"{host}, {self.path}")
+        return evidence_verdict(f"{host}, {self.path}", f"{self.path} at {host} is {self.equals!r}", against=against)
 
     def _against(self, host: str) -> str:
         """Return why the answer does not speak for a promotion, or nothing."""
@@ -101,18 +102,19 @@ class CommitStatus(Hiding, Struct, frozen=True):
     repository: Repository
     context: str
 
-    def look(self, version: Version) -> Word:
+    def look(self, version: Version) -> Verdict:
         """Return what its state is."""
         del version
         what, where = f"the status {self.context}", f"the default branch of {self.repository.name}"
         try:
             found = self.repository.head_status(self.context)
         except ReleaseSourceError as error:
-            return Word(speaks_for=False, sentence=f"{what} cannot be read: {error}", looked_at=where)
+            return evidence_verdict(where, against=f"{what} cannot be read: {error}")
         if found is None:
-            return Word(speaks_for=False, sentence=f"{where} has no status {self.context}", looked_at=where)
+            return evidence_verdict(where, against=f"{where} has no status {self.context}")
         looked_at = f"{where}: {found.commit}, set {found.at:%Y-%m-%d %H:%M} UTC"
-        return Word(found.state == "success", f"{what} of {self.repository.name} is {found.state}", looked_at)
+        told = f"{what} of {self.repository.name} is {found.state}"
+        return evidence_verdict(looked_at, told, against="" if found.state == "success" else told)
 
 
 class Report(Struct, frozen=True):
@@ -120,7 +122,7 @@ class Report(Struct, frozen=True):
 
     file: Path
 
-    def look(self, version: Version) -> Word:
+    def look(self, version: Version) -> Verdict:
         """Return whether all is well."""
         try:
             reports = parse_reports(read_file(self.file, MAX_REPORT_BYTES, _Silent))
@@ -140,8 +142,8 @@ class Report(Struct, frozen=True):
         number = f"{len(reports)} FluxReport{'' if len(reports) == 1 else 's'}"
         return self._word(f"{number} with {version}: everything is ready")
 
-    def _word(self, well: str = "", against: str = "") -> Word:
-        return Word(not against, against or well, str(self.file))
+    def _word(self, well: str = "", *, against: str = "") -> Verdict:
+        return evidence_verdict(str(self.file), well, against=against)
 
 
 def _silent(_: str, reason: str, __: int) -> _Silent:

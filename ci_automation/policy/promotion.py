@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from ci_automation.policy.model import Policy
 
 
-class Word(Struct, frozen=True):
-    """Evidence for a promotion: whether it is positive, a sentence about it, and the input."""
-
-    speaks_for: bool
-    sentence: str
-    looked_at: str
-
-
 class PromotionCandidate(Struct, frozen=True):
     """A promotion's source: its digest, the time of its signed record, and the evidence."""
 
@@ -31,7 +23,7 @@ class PromotionCandidate(Struct, frozen=True):
     digest: Digest
     version: Version
     since: datetime | None  # None: no record of a trusted signer says so
-    evidence: tuple[Word, ...] = ()
+    evidence: tuple[Verdict, ...] = ()
 
 
 class Goal(Struct, frozen=True):
@@ -51,9 +43,8 @@ class Goal(Struct, frozen=True):
 def promotion_verdicts(candidate: PromotionCandidate, goal: Goal) -> tuple[Verdict, ...]:
     """Return the verdicts of all gates except those on content and on holds."""
     situation = Situation(goal.current or goal.gone or candidate.version, goal.policy, goal.now, paused=goal.paused)
-    evidence = tuple(_evidence(each) for each in candidate.evidence)
     first = (_first(goal.gone),) if goal.current is None else ()
-    return (_soak(candidate, goal), *evidence, *first, *version_verdicts(candidate.version, situation))
+    return (_soak(candidate, goal), *candidate.evidence, *first, *version_verdicts(candidate.version, situation))
 
 
 def _first(gone: Version | None) -> Verdict:
@@ -79,9 +70,9 @@ def _soak(candidate: PromotionCandidate, goal: Goal) -> Verdict:
     return Verdict("soak", Decision.AUTO, has_been, looked_at)
 
 
-def _evidence(word: Word) -> Verdict:
-    decision = Decision.AUTO if word.speaks_for else Decision.WAIT
-    return Verdict("evidence", decision, word.sentence, word.looked_at)
+def evidence_verdict(looked_at: str, well: str = "", *, against: str = "") -> Verdict:
+    """Return what one piece of evidence says of a promotion; `against` is why it does not speak for it, if so."""
+    return Verdict("evidence", Decision.WAIT if against else Decision.AUTO, against or well, looked_at)
 
 
 def _for_people(span: timedelta) -> str:

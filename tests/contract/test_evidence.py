@@ -14,20 +14,20 @@ from ci_automation.github.errors import GitHubUnreachable
 from ci_automation.github.model import Status
 from ci_automation.net.services import Exchange
 from ci_automation.net.waiting import Clock, Patience
+from ci_automation.policy.decision import Decision, Verdict
 from tests.contract.hostile_registry import HostileRegistry, Reply
 from tests.fakes.world import NOW
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.policy.promotion import Word
 
 V = Version.parse("v2.9.4")
 SECRET = "canary-who-is-on-call"
 WELL = {"status": {"healthy": True, "secret": SECRET, "checks": [{"ready": 3}, {"ready": 1.5}]}, "word": "ok"}
 
 
-def asked(reply: Reply, path: str = "status.healthy", equals: str = "true") -> tuple[Word, HostileRegistry]:
+def asked(reply: Reply, path: str = "status.healthy", equals: str = "true") -> tuple[Verdict, HostileRegistry]:
     """Return what an address says that answers so."""
     exchange = Exchange(patience=Patience(attempts=2, seconds=5.0, clock=Clock(sleep=lambda _: None)))
     with HostileRegistry(lambda _: reply) as server:
@@ -55,7 +55,7 @@ def asked(reply: Reply, path: str = "status.healthy", equals: str = "true") -> t
 )
 def test_the_field_must_have_the_value(path: str, equals: str, speaks_for: bool) -> None:  # of a table
     word, _ = asked(Reply.json(WELL), path, equals)
-    assert word.speaks_for is speaks_for
+    assert (word.decision is Decision.AUTO) is speaks_for
 
 
 @pytest.mark.parametrize(
@@ -75,15 +75,15 @@ def test_the_field_must_have_the_value(path: str, equals: str, speaks_for: bool)
 )
 def test_anything_else_than_the_answer_is_no_yes(reply: Reply, words: str) -> None:
     word, server = asked(reply)
-    assert not word.speaks_for
-    assert words in word.sentence
+    assert word.decision is Decision.WAIT
+    assert words in word.reason
     assert len(server.seen) <= 2
 
 
 @pytest.mark.parametrize("reply", [Reply.json(WELL), Reply.json({"message": SECRET}, 503), Reply(404, SECRET.encode())])
 def test_nothing_of_the_answer_and_no_query_is_told(reply: Reply) -> None:
     word, server = asked(reply, "status.secret", "quiet")
-    assert not word.speaks_for
+    assert word.decision is Decision.WAIT
     assert SECRET not in f"{word}"
     assert all(seen.authorization is None and "cookie" not in seen.headers for seen in server.seen)
 
@@ -93,8 +93,8 @@ def test_nobody_there_is_no_yes() -> None:
         gone = server.host
     exchange = Exchange(patience=Patience(attempts=1, seconds=2.0))
     word = Address(f"http://{gone}/", "a", "b", exchange).look(V)
-    assert not word.speaks_for
-    assert word.sentence == f"{gone} gives no answer: nothing listens there"
+    assert word.decision is Decision.WAIT
+    assert word.reason == f"{gone} gives no answer: nothing listens there"
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ class Said:
 )
 def test_a_status_must_be_a_success(found: Any, speaks_for: bool, words: str) -> None:  # of a table
     word = CommitStatus(Said(found), "e2e").look(V)  # type: ignore[arg-type]  # all that is asked of it
-    assert word.speaks_for is speaks_for
-    assert words in word.sentence
+    assert (word.decision is Decision.AUTO) is speaks_for
+    assert words in word.reason
 
 
 def report(version: str = "v2.9.4", *, ready: bool = True) -> dict[str, Any]:
@@ -166,18 +166,18 @@ def test_a_report_must_be_well_and_of_that_version(
     path = tmp_path / "report.json"
     path.write_text(json.dumps(value))
     word = Report(path).look(V)
-    assert word.speaks_for is speaks_for
-    assert words in word.sentence
+    assert (word.decision is Decision.AUTO) is speaks_for
+    assert words in word.reason
 
 
 def test_a_report_that_is_not_there_is_no_yes(tmp_path: Path) -> None:
     word = Report(tmp_path / "report.json").look(V)
-    assert not word.speaks_for
-    assert "it is not there" in word.sentence
+    assert word.decision is Decision.WAIT
+    assert "it is not there" in word.reason
 
 
 def test_a_pipe_is_no_report_and_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "report.json")
     word = Report(tmp_path / "report.json").look(V)
-    assert not word.speaks_for
-    assert "it is not a regular file" in word.sentence
+    assert word.decision is Decision.WAIT
+    assert "it is not a regular file" in word.reason

@@ -42,7 +42,7 @@ from ci_automation.impact.check import Clusters, KubernetesRange
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold, is_held
 from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy
-from ci_automation.policy.promotion import Word
+from ci_automation.policy.promotion import evidence_verdict
 from ci_automation.policy.ranges import Range
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger
 from ci_automation.records.notes import Approval
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
+    from ci_automation.policy.decision import Verdict
     from ci_automation.records.notes import Record
 
 UNLISTED = "f396640c83957312"  # the fingerprint of components that no kustomization lists
@@ -81,10 +82,10 @@ class Witness:
     says: bool = True
     asked: list[str] = field(default_factory=list)
 
-    def look(self, version: Version) -> Word:
+    def look(self, version: Version) -> Verdict:
         """Say so."""
         self.asked.append(str(version))
-        return Word(self.says, "smoke tests say so" if self.says else "smoke tests fail", "a test")
+        return evidence_verdict("a test", "smoke tests say so", against="" if self.says else "smoke tests fail")
 
 
 class Nothing:

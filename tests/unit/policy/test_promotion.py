@@ -11,7 +11,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.decision import Decision, Verdict, decide
 from ci_automation.policy.model import Action, Policy
-from ci_automation.policy.promotion import Goal, PromotionCandidate, Word, promotion_verdicts
+from ci_automation.policy.promotion import Goal, PromotionCandidate, evidence_verdict, promotion_verdicts
 from ci_automation.policy.ranges import Range
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -67,7 +67,7 @@ def test_without_a_record_nobody_knows(after: timedelta) -> None:
 
 
 def test_each_piece_of_evidence_has_its_own_say() -> None:
-    words = (Word(speaks_for=True, sentence="yes", looked_at="a"), Word(speaks_for=False, sentence="no", looked_at="b"))
+    words = (evidence_verdict("a", "yes"), evidence_verdict("b", against="no"))
     verdicts = promotion_verdicts(replace(CANDIDATE, evidence=words), GOAL)
     found = [verdict for verdict in verdicts if verdict.gate == "evidence"]
     assert found == [
