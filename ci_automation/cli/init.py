@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.cli.arguments import ContradictingOptions
+from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.follow_up import verifying_keys, whole
 from ci_automation.cli.output import print_aside, print_json, print_line, print_parts, print_reading, print_text
 from ci_automation.cli.parameters import (
@@ -22,11 +21,11 @@ from ci_automation.cli.parameters import (
     known_versions,
     takes,
 )
-from ci_automation.cli.target import rendered
+from ci_automation.cli.target import Target, rendered
 from ci_automation.cli.wiring import target
 from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.flows.files import read_folder
-from ci_automation.flows.init import propose_init, publish_first, push_manifests
+from ci_automation.flows.init import FirstArtifact, propose_init, publish_first, push_manifests
 from ci_automation.flows.migration import (
     BootstrappedFolder,
     MigrationAllowances,
@@ -43,11 +42,6 @@ from ci_automation.report.bootstrap import migration_steps
 from ci_automation.report.changes import text_parts
 from ci_automation.report.details import rights_blocks
 from ci_automation.report.findings import Findings
-
-if TYPE_CHECKING:
-    from ci_automation.cli.arguments import Arguments
-    from ci_automation.cli.target import Target
-    from ci_automation.flows.init import FirstArtifact
 
 _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --signing key or --signing keyless."
 _SIGNING = ("signing", "key", "signature-format", "accept-identity-change", "public-key", *IDENTITIES)

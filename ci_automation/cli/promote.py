@@ -26,7 +26,7 @@ from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_
 from ci_automation.cli.proposals import name_adoption, print_lifting
 from ci_automation.cli.results import code_of
 from ci_automation.errors import Error
-from ci_automation.flows.planning.promotion import SourceEmpty, adoption_of, consider, present
+from ci_automation.flows.planning.promotion import Promotion, SourceEmpty, adoption_of, consider, present
 from ci_automation.flows.promote import Promoted, promote
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.hold import is_held
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.cli.target import Target
-    from ci_automation.flows.planning.promotion import Promotion
 
 
 @click.command("promote", cls=HeadedCommand)

@@ -13,7 +13,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import Error, VerificationFailed
 from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.planning.base import only_layer, present_version
-from ci_automation.flows.ports import Intent
+from ci_automation.flows.ports import Intent, Ports
 from ci_automation.flux.artifact import immutable_version, stated_origin, stated_version, tagged_version
 from ci_automation.flux.version import Version
 from ci_automation.records.attached import Said, TooManyRecords
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.ports import Ports
 
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")

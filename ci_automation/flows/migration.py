@@ -15,6 +15,7 @@ from ci_automation.flux.recover import prove_options, recover
 from ci_automation.flux.text import unified_diff
 from ci_automation.impact.overlay.bootstrapped import (
     COMPONENTS,
+    AppliedPath,
     UnfitBootstrap,
     covering,
     edits_as_patches,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import Hazard
-    from ci_automation.impact.overlay.bootstrapped import AppliedPath
 
 
 class GitAppliesFolder(PolicyRefused):

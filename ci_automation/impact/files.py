@@ -19,7 +19,7 @@ from msgspec import Struct
 from ci_automation.artifact.gojson import same_to_go
 from ci_automation.artifact.yaml import BeyondLimits, Unreadable, aliases_in, nodes, plain
 from ci_automation.flux.text import hunks
-from ci_automation.impact.change import FILE, ChangeKind, FileDiff, ObjectId, Severity
+from ci_automation.impact.change import FILE, Change, ChangeKind, FileDiff, ObjectId, Severity
 from ci_automation.impact.compare import (
     first,
     graver_if_gone,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ci_automation.artifact.tree import Tree, TreeFile
-    from ci_automation.impact.change import Change
     from ci_automation.impact.overlay.preflight import Built
 
 OVERLAY = ObjectId("", FILE, "", "the overlay")

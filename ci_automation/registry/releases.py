@@ -18,7 +18,10 @@ from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifes
 from ci_automation.artifact.reference import LayoutDirectory, OciRepository, Reference
 from ci_automation.errors import Conflict, ReleaseSourceError
 from ci_automation.flux.release import (
+    FetchedRelease,
     InvalidReleaseList,
+    Listing,
+    Release,
     ReleaseNotFound,
     collected_files,
     open_release,
@@ -27,15 +30,13 @@ from ci_automation.flux.release import (
     usable,
 )
 from ci_automation.flux.sources.directory import ADVISORIES, field, listing, load, tag_commit
-from ci_automation.registry.port import NotFound
+from ci_automation.registry.port import NotFound, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.flux.advisories import Advisory
-    from ci_automation.flux.release import FetchedRelease, Listing, Release
     from ci_automation.flux.version import Version
-    from ci_automation.registry.port import Registry
 
 RELEASE_TYPE = "application/vnd.flux-manifests.release.v1"
 _CONFIG_TYPE, _FILE_TYPE = f"{RELEASE_TYPE}+json", "application/octet-stream"

@@ -16,17 +16,14 @@ from msgspec.structs import replace
 from ci_automation.artifact import gojson
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, MAX_LAYERS, Descriptor, InvalidManifest, Manifest, NoLayers
-from ci_automation.artifact.reference import OciRepository
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.errors import VerificationFailed
-from ci_automation.registry.port import ContentMismatch, NotFound
-from ci_automation.signing.trust import Finding, Rejected, TrustedKeys, distrust
+from ci_automation.registry.port import ContentMismatch, NotFound, Registry
+from ci_automation.signing.trust import Finding, Rejected, Trusted, TrustedIdentities, TrustedKeys, distrust
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ci_automation.artifact.reference import Reference
-    from ci_automation.registry.port import Registry
-    from ci_automation.signing.trust import Trusted, TrustedIdentities
 
 PAYLOAD_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIGNATURE_ANNOTATION = "dev.cosignproject.cosign/signature"

@@ -12,13 +12,12 @@ from ci_automation.errors import Error, SigningError
 from ci_automation.signing.bundle import signed_with_key
 from ci_automation.signing.bundle_format import PAYLOAD_TYPE
 from ci_automation.signing.legacy import SIGNATURE_ANNOTATION
-from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.trust import Identity, PrivateKey, Trusted, TrustedKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.signing.trust import Identity, PrivateKey, Trusted
 
 
 class SignatureUnusable(SigningError):

@@ -16,13 +16,12 @@ from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import ReleaseSourceError, VerificationFailed
-from ci_automation.flux.bundle import checksums_name
+from ci_automation.flux.bundle import ReleaseFiles, checksums_name
 from ci_automation.signing.trust import Identity, IdentityMatch, Rejected, TrustedIdentities
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.flux.bundle import ReleaseFiles
     from ci_automation.flux.version import Version
     from ci_automation.signing.sigstore.exchange import SigstoreExchange
     from ci_automation.signing.sigstore.root import TrustRoot

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.release import (
+    FetchedRelease,
     InvalidReleaseList,
     Listing,
+    Release,
     UnknownCommit,
     collected_files,
     open_release,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.flux.advisories import Advisory
-    from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
 
 T = TypeVar("T")

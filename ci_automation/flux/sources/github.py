@@ -11,8 +11,10 @@ from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.bundle import BUNDLE, checksums_name
 from ci_automation.flux.options import COMPONENTS
 from ci_automation.flux.release import (
+    FetchedRelease,
     InvalidReleaseList,
     Listing,
+    Release,
     ReleaseNotFound,
     UnknownCommit,
     collected_files,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ci_automation.flux.advisories import Advisory
-    from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
     from ci_automation.github.client import GitHub
 

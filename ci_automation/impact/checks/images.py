@@ -8,13 +8,12 @@ from ci_automation.errors import RegistryError
 from ci_automation.flux.options import Options
 from ci_automation.flux.text import image_names
 from ci_automation.impact.change import Certainty, Hazard, all_of, in_shell
-from ci_automation.impact.check import Check, Seen
+from ci_automation.impact.check import Applied, Check, Images, Known, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.impact.check import Applied, Images, Known
 
 GATE = "images"
 _UPSTREAM = Options().registry

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.flux.text import inventory
-from ci_automation.impact.change import Certainty, Hazard, printable_hazard, printable_line
-from ci_automation.impact.overlay.builder import BuiltSide, built_changes
-from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
+from ci_automation.impact.change import Certainty, Change, Hazard, ObjectId, printable_hazard, printable_line
+from ci_automation.impact.overlay.builder import BuiltSide, Kustomize, built_changes
+from ci_automation.impact.overlay.folders import ROOT, AppliedFolder, applied_folder, applied_folders, folders
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
-from ci_automation.impact.overlay.outcome import NO_RULES, looked_into
+from ci_automation.impact.overlay.outcome import NO_RULES, FolderOutcome, Followed, looked_into
 from ci_automation.impact.overlay.secrets import built_secrets
 from ci_automation.impact.overlay.targets import GATE, lost_targets
 from ci_automation.impact.overlay.unbuilt import Edit, failures, not_built, path_of, unread
@@ -26,10 +26,6 @@ from ci_automation.impact.rights import FolderRights
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ci_automation.impact.change import Change, ObjectId
-    from ci_automation.impact.overlay.builder import Kustomize
-    from ci_automation.impact.overlay.folders import AppliedFolder
-    from ci_automation.impact.overlay.outcome import FolderOutcome, Followed
 
 _NEEDED = frozenset({"source-controller", "kustomize-controller"})  # without them a cluster takes no update any more
 _DEPLOYMENT = "Deployment/"

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.yaml import text
-from ci_automation.impact.change import Certainty, Hazard, printable_hazard
+from ci_automation.impact.change import Certainty, Hazard, ObjectId, printable_hazard
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.overlay.bootstrapped import (
     PATCHES,
@@ -18,7 +18,7 @@ from ci_automation.impact.overlay.bootstrapped import (
     listable,
     values_in,
 )
-from ci_automation.impact.overlay.kustomization import NAMES, joined, listed_at
+from ci_automation.impact.overlay.kustomization import NAMES, Kustomization, joined, listed_at
 from ci_automation.impact.overlay.targets import GATE
 from ci_automation.impact.values import mapping
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ci_automation.artifact.tree import Tree, TreeFile
-    from ci_automation.impact.change import ObjectId
-    from ci_automation.impact.overlay.kustomization import Kustomization
     from ci_automation.impact.overlay.outcome import FolderOutcome
 
 PLAIN = "plain Secret"  # how the subjects of such hazards begin

@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -19,10 +18,7 @@ from msgspec import Struct
 from ci_automation.hiding import Hiding
 from ci_automation.net.values import Call
 from ci_automation.registry.credentials import Credential
-from ci_automation.registry.logins.cloud import form
-
-if TYPE_CHECKING:
-    from ci_automation.registry.logins.cloud import Cloud
+from ci_automation.registry.logins.cloud import Cloud, form
 
 REGISTRY = re.compile(
     r"[0-9]{12}\.dkr\.ecr(?P<fips>-fips)?\.(?P<region>[a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,2})"

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.net.values import Call
+from ci_automation.net.values import Answer, Call
 from ci_automation.signing.bundle import BUNDLE_TYPE
 from ci_automation.signing.bundle_format import PAYLOAD_TYPE, Envelope
 from ci_automation.signing.legacy import (
@@ -30,8 +30,8 @@ from ci_automation.signing.sigstore.exchange import (
     TimestampFailed,
     require_done,
 )
-from ci_automation.signing.sigstore.fulcio import issued
-from ci_automation.signing.sigstore.instance import NoSigningServices
+from ci_automation.signing.sigstore.fulcio import Certificate, issued
+from ci_automation.signing.sigstore.instance import NoSigningServices, Services
 from ci_automation.signing.sigstore.rekor import (
     UnreadableEntry,
     base64_encoded,
@@ -43,17 +43,13 @@ from ci_automation.signing.sigstore.rekor import (
     hashedrekord_proposal,
     v2_proposal,
 )
-from ci_automation.signing.trust import IdentityMatch, Rejected, TrustedIdentities
+from ci_automation.signing.trust import Certified, Identity, IdentityMatch, Rejected, TrustedIdentities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.net.values import Answer
-    from ci_automation.signing.sigstore.fulcio import Certificate
-    from ci_automation.signing.sigstore.instance import Services
     from ci_automation.signing.sigstore.oidc import Tokens
     from ci_automation.signing.sigstore.root import TrustRoot
-    from ci_automation.signing.trust import Certified, Identity
 
 T = TypeVar("T")
 
