@@ -16,6 +16,7 @@ from ci_automation.cli.parameters import INSTALL_FLAGS
 from ci_automation.cli.trust import signing_mode
 from ci_automation.config.model import ArtifactConfig, VerifyConfig
 from ci_automation.errors import SigningError, UsageError
+from ci_automation.impact.change import in_shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -100,6 +101,14 @@ def lifting(target: Target, given: Arguments) -> tuple[str, ...]:
     """Return the command that lifts the hold of this rollback: it signs as this one."""
     options = (*signing_options(target, given), *_written(given, ("config", "registry-config")))
     return ("flux-manifests", "rollback", target.name, "--lift", *options)
+
+
+def in_sentence(target: Target, given: Arguments, command: str, *switches: str) -> str:
+    """Return a command for a sentence, with the options that it needs to do what this one would."""
+    options = (*planned(target, given), *_written(given, ("config", "registry-config")))
+    if command != "verify":
+        options = (*signing_options(target, given), *flags(given), *repeated_options(given, begun=True))
+    return in_shell(command, target.name, *switches, *options)
 
 
 def looking(target: Target, given: Arguments) -> str:

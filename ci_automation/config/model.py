@@ -7,6 +7,7 @@ camelCase, and `schema` describes it with the texts below them.
 from __future__ import annotations
 
 import enum
+import re
 from datetime import timedelta
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -54,10 +55,13 @@ class UnknownArtifact(UsageError):
         super().__init__(f"the configuration has no artifact {text[:80]!r}")
         import difflib
 
+        number = re.fullmatch(r"(.+)@[0-9]+", text)
         near = difflib.get_close_matches(text, names, n=1)
         address = meant_address(text) if ":" in text else None
         self.hint = f"It has {', '.join(names)}."
-        if near:
+        if number and number[1] in names:
+            self.hint = f"Only `diff` takes a number. Write the address, with a tag that `history {number[1]}` shows."
+        elif near:
             self.hint = f"Did you mean {near[0]}?"
         elif address:
             self.hint = f"Did you mean {address}? The configuration has {', '.join(names)}."

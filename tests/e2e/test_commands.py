@@ -568,6 +568,16 @@ def test_a_check_says_whether_it_looked_if_the_channel_was_moved_back(desk: Desk
         assert (found["signature"], found["movedBackChecked"]) == ("not checked", False)
 
 
+def test_a_command_in_a_sentence_has_the_options_that_it_needs(desk: Desk) -> None:
+    desk.init(version="v2.99.4")
+    (verify,) = re.findall(r"`(verify [^`]*)` checks that", desk.ok("check", CHANNEL, *TRUSTED).out)
+    desk.ok(*shlex.split(verify))
+    (adopt,) = re.findall(r"begin with `(update [^`]*)`", desk.ok("check", CHANNEL).out)
+    assert "there is nothing to adopt" in desk.ok(*shlex.split(adopt)).out
+    desk.config(f"version: 1\nartifacts: [{{name: production, url: '{CHANNEL}'}}]\n")
+    assert "with a tag that `history production` shows." in desk.run("verify", "production@2", *TRUSTED).err
+
+
 def test_version_tags_are_looked_at_and_moved_where_the_configuration_wants_them(desk: Desk) -> None:
     desk.config(f"version: 1\nartifacts: [{{name: production, url: '{CHANNEL}', versionTags: true}}]\n")
     desk.ok("init", "production", "--flux-version", "v2.99.4", *SIGNED)
@@ -577,9 +587,10 @@ def test_version_tags_are_looked_at_and_moved_where_the_configuration_wants_them
     name = "org.opencontainers.image.ref.name"
     index["manifests"] = [it for it in index["manifests"] if it.get("annotations", {}).get(name) != "v2.99.4"]
     desk.write("registry/index.json", json.dumps(index))
-    assert "Version tags that do not lead to this digest: v2.99.4." in desk.ok(*check).out
+    told = desk.ok(*check).out
     assert desk.ok(*check, "--output", "json").json["versionTagsAstray"] == ["v2.99.4"]
-    desk.ok("check", "production", "--heal", *SIGNED)
+    (heal,) = re.findall(r"Version tags that do not lead to this digest: v2\.99\.4\. `(check [^`]*)` moves them", told)
+    desk.ok(*shlex.split(heal))
     assert desk.ok(*check, "--output", "json").json["versionTagsAstray"] == []
     desk.ok("verify", "layout:registry:v2.99.4", *TRUSTED)
 

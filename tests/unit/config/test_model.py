@@ -43,6 +43,11 @@ def test_overlay_folders_that_artifacts_share(one: str, other: str | None, *, sh
     ("text", "hint"),
     [
         pytest.param("prodution", "Did you mean production?", id="a slip"),
+        pytest.param(
+            "production@2",
+            "Only `diff` takes a number. Write the address, with a tag that `history production` shows.",
+            id="a number",
+        ),
         pytest.param("x", "It has production, staging.", id="something else"),
         pytest.param("oci://ghcr.io/acme/flux-manifests:edge", "It has production, staging.", id="another channel"),
         pytest.param("team/x", "It has production, staging.", id="no address"),
