@@ -652,6 +652,7 @@ class TestLiftingAHold:
         desk.ok("update", CHANNEL, *SIGNED)
         shown = desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "webhooks", "--yes", *SIGNED)
         assert "v2.98.8 will be on hold until" in shown.out
+        assert "\n+ 3 image changes, 2 version labels (-v lists them)\n" in shown.out
         assert f"To lift the hold:\nflux-manifests rollback {CHANNEL} --lift --signing key" in shown.out
 
     def test_it_ends_the_hold_and_moves_nothing(self, desk: Desk) -> None:
