@@ -71,34 +71,29 @@ class Composed(Struct, frozen=True):
 def compose(recipe: Recipe) -> Composed:
     """Return the artifact of `recipe` (design section 5.1): same inputs, same digest, on any machine."""
     annotations = {
-        # Flux's own --reproducible writes the epoch; a time of the run would give each run another digest.
-        "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
-        "org.opencontainers.image.source": SOURCE,
-        _REVISION: f"{recipe.version}@sha1:{recipe.commit}",
-        _VERSION: str(recipe.version),
         f"{_OURS}components-digest": str(Digest.of(recipe.components.encode())),
-        _OVERLAY: str(recipe.overlay.without(recipe.path).digest()),
         _OPTIONS: str(recipe.options.digest),
         f"{_OURS}release-digest": str(recipe.release),
     }
     if recipe.options.others:  # no components file shows them to a program that does not know them
         annotations[_OTHERS] = json.dumps(dict(recipe.options.others), separators=(",", ":"), ensure_ascii=False)
-    return _composed(recipe, annotations)
+    return _composed(recipe, SOURCE, f"{recipe.version}@sha1:{recipe.commit}", annotations)
 
 
 def compose_pushed(files: Tree, source: str, revision: str) -> Composed:
     """Return the artifact of a team's own manifests, from a revision of their source: same inputs, same digest."""
+    return _composed(Recipe(PUSHED, revision, files.digest(), Options(), "", files, ""), source, revision, {})
+
+
+def _composed(recipe: Recipe, source: str, revision: str, more: dict[str, str]) -> Composed:
     annotations = {
+        # Flux's own --reproducible writes the epoch; a time of the run would give each run another digest.
         "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
         "org.opencontainers.image.source": source,
         _REVISION: revision,
-        _VERSION: str(PUSHED),
-        _OVERLAY: str(files.digest()),
-    }
-    return _composed(Recipe(PUSHED, revision, files.digest(), Options(), "", files, ""), annotations)
-
-
-def _composed(recipe: Recipe, annotations: dict[str, str]) -> Composed:
+        _VERSION: str(recipe.version),
+        _OVERLAY: str(recipe.overlay.without(recipe.path).digest()),
+    } | more
     layers = (Descriptor.of(FLUX_LAYER, recipe.layer),)
     return Composed(Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), layers, annotations), recipe)
 

@@ -27,7 +27,6 @@ class Object(Struct, frozen=True):
     """One Kubernetes object of a file, as it stands there; `line` is that of its first key."""
 
     id: ObjectId
-    api_version: str
     value: Mapping[str, Any]
     line: int
 
@@ -53,7 +52,7 @@ def read_objects(text: str) -> tuple[Object, ...]:
             or merge keys.
     """
     return tuple(
-        Object(found, words(value.get("apiVersion")), value, line)
+        Object(found, value, line)
         for line, document in _with_lines(Text.of(text))
         for value in map(mapping, parts_of(document.value))
         if not _is_listing(value) and (found := identity(value))

@@ -34,7 +34,6 @@ _UNKNOWN_BLOB = "MANIFEST_BLOB_UNKNOWN"
 _BYTES = "application/octet-stream"
 _CREATED, _ACCEPTED = 201, 202
 MAX_MERGES = 5
-_OK = 200
 _NO_API = frozenset({404, 400, 406})  # as in go-containerregistry, and so in Flux and cosign
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.025, 5.0
 

@@ -112,7 +112,7 @@ def test_objects_have_the_lines_of_their_first_keys() -> None:
     assert [lines[it.line - 1] for it in found] == [part.partition("\n")[0] for part in ALL]
     assert found == read_objects(TEXT.replace("v2.9.3\n    pod", '"v2.9.3"\n    pod'))[:0] + found
     assert found[0].id == ObjectId("", "Namespace", "", "flux-system")
-    assert found[4].api_version == "rbac.authorization.k8s.io/v1"
+    assert found[4].value["apiVersion"] == "rbac.authorization.k8s.io/v1"
 
 
 def test_objects_are_the_same_however_a_text_is_cut() -> None:
