@@ -1,4 +1,4 @@
-"""Permissions that the rules of roles grant, and which permissions cover which others.
+"""Permissions that the rules of roles grant, which of them cover which others, and changes of roles by these.
 
 A permission is one verb on one resource of one API group, with one name or any, or one verb on one URL; the wildcards
 are those of Kubernetes' authorizer (`pkg/apis/rbac/v1/evaluation_helpers.go`).
@@ -10,11 +10,13 @@ from collections import defaultdict
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ci_automation.impact.change import Severity
-from ci_automation.impact.values import listed
+from msgspec.structs import replace
+
+from ci_automation.impact.change import Change, ChangeKind, Severity
+from ci_automation.impact.values import MISSING, Pair, items, listed, mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 API_GROUP = "rbac.authorization.k8s.io"
 _MAX_PERMISSIONS = 2_000  # Flux's own roles have 60
@@ -191,3 +193,68 @@ def _places(places: list[tuple[str, str, str, str]]) -> str:
         f"{listed(names)}{f' of {group}' if group else ''}{f' named {name}' if name else ''}"
         for (group, name), names in by_group.items()
     )
+
+
+def role(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield that a role is there now, or no longer, with what it permits."""
+    may, severity = role_summary(pair.old if pair.new is MISSING else pair.new, room)
+    if pair.new is MISSING:
+        yield pair.whole(ChangeKind.ROLE_REMOVED, Severity.NOTICE, f"is gone: {may}")
+    else:
+        yield pair.whole(ChangeKind.ROLE_ADDED, severity, f"is new: {may}")
+
+
+def role_summary(value: Any, room: Room) -> tuple[str, Severity]:  # noqa: ANN401 - a value of YAML
+    """Return what a role permits, in words, and how grave that is."""
+    try:
+        rules = permissions_of(items(mapping(value).get("rules")), room)
+    except Unbounded:
+        return "the program cannot tell what it permits", Severity.DANGER
+    permitted = {permission for rule in rules for permission in rule}
+    if "aggregationRule" in mapping(value):
+        return "it permits what the roles permit that it selects", Severity.DANGER
+    return f"may {sentence(permitted)}", gravest(permitted)
+
+
+def rules(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield what a role permits now that it did not, and what it does not permit any more."""
+    try:
+        old, new = permissions_of(items(pair.old), room), permissions_of(items(pair.new), room)
+    except Unbounded as problem:
+        why = "they are too many or too long to be told apart" if isinstance(problem, TooMany) else "they are no rules"
+        said = f"changes its rules; the program cannot tell whether they permit more: {why}"
+        yield pair.change(ChangeKind.RULE_WIDENED, Severity.DANGER, said)
+        return
+    changes = [*_gains(pair, old, new), *_losses(pair, old, new)]
+    if not changes:
+        said = "writes its rules differently; they permit the same"
+        changes = [pair.change(ChangeKind.OTHER, Severity.INFO, said)]
+    yield from changes
+
+
+def _gains(pair: Pair, old: list[set[Permission]], new: list[set[Permission]]) -> Iterator[Change]:
+    before = Granted(set().union(*old))
+    for number, rule in enumerate(new):
+        more = {permission for permission in rule if not before.covers(permission)}
+        if more:
+            kind = ChangeKind.RULE_ADDED if more == rule else ChangeKind.RULE_WIDENED
+            here = Pair(pair.id, MISSING, items(pair.new)[number], f"{pair.path}[{number}]")
+            yield _known(here, kind, gravest(more), f"may now {sentence(more)}", more)
+            before.add(rule)  # what two rules grant is told once
+
+
+def _losses(pair: Pair, old: list[set[Permission]], new: list[set[Permission]]) -> Iterator[Change]:
+    after = Granted(set().union(*new))
+    for number, rule in enumerate(old):
+        less = {permission for permission in rule if not after.covers(permission)}
+        if less:
+            kind = ChangeKind.RULE_REMOVED if less == rule else ChangeKind.RULE_NARROWED
+            here = Pair(pair.id, items(pair.old)[number], MISSING, f"{pair.path}[{number}]")
+            yield _known(here, kind, Severity.NOTICE, f"may no longer {sentence(less)}", less)
+            after.add(rule)
+
+
+def _known(pair: Pair, kind: ChangeKind, severity: Severity, said: str, permissions: Iterable[Permission]) -> Change:
+    """Return a change that is known by the permissions alone: where the rule stands may differ from file to file."""
+    parts = (f"{it.group} {it.resource} {it.verb} {it.name} {it.url}" for it in sorted(permissions))
+    return replace(replace(pair, path="").change(kind, severity, said, *parts), path=pair.path)

@@ -1,25 +1,43 @@
-"""Rights that the roles and bindings of manifests give: to which subjects, where, and which of them are grave."""
+"""Rights that the roles and bindings of manifests give: to which subjects, where, and which of them are grave.
+
+A binding changes by the subjects that get a role, or lose it.
+"""
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from ci_automation.impact.change import Severity
+from ci_automation.impact.change import Change, ChangeKind, Severity, fingerprint
 from ci_automation.impact.objects import parts_of
 from ci_automation.impact.parts import Text
-from ci_automation.impact.permissions import API_GROUP, Granted, Permission, Room, Unbounded, permissions_of, sentence
-from ci_automation.impact.rbac import AGGREGATE, is_everybody, named_role, named_subject, role_summary, subjects_of
+from ci_automation.impact.permissions import (
+    API_GROUP,
+    Granted,
+    Permission,
+    Room,
+    Unbounded,
+    permissions_of,
+    role_summary,
+    sentence,
+)
 from ci_automation.impact.reading import UnreadableObjects
-from ci_automation.impact.values import at, items, mapping, words
+from ci_automation.impact.values import MISSING, Pair, at, canonical, items, listed, mapping, shown, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ci_automation.impact.values import Rules
+
+AGGREGATE = f"{API_GROUP}/aggregate-to-"
+_EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
+_MAX_ROLE = 1_000  # signs; it is part of the change of each subject
+_ALMIGHTY = frozenset({"cluster-admin", "admin", "edit"})
 _OF_ROLES = re.compile(r"""kind["']?\s*:\s*["']?(?:Cluster)?Role""")
 _EVERYTHING = Permission("*", "*", "*")
 _ESCALATING = (
@@ -34,6 +52,8 @@ _SECRETS = tuple(
 _CLUSTER_ADMIN = "ClusterRole cluster-admin"
 _MAX_SAID = 2_000  # signs
 _MOST = 100
+
+_Subject = tuple[str, str, str, str]  # API group, kind, namespace, name
 
 
 class Right(Struct, frozen=True, rename="camel"):
@@ -160,6 +180,79 @@ def _almighty(right: Right) -> Right:
 
 def _to(value: Any, right: Right) -> Right:  # noqa: ANN401 - a value of YAML
     """Return the right of the subjects of a binding; what all users have is grave."""
-    subjects = subjects_of(value)
-    severity = Severity.DANGER if any(map(is_everybody, subjects)) else right.severity
-    return replace(right, subjects=tuple(map(named_subject, subjects)), severity=severity)
+    subjects = _subjects_of(value)
+    severity = Severity.DANGER if any(map(_is_everybody, subjects)) else right.severity
+    return replace(right, subjects=tuple(map(_named_subject, subjects)), severity=severity)
+
+
+def binding(pair: Pair, _room: Room) -> Iterator[Change]:
+    """Yield that a binding is there now, or no longer, and who has or had which role."""
+    value = mapping(pair.old if pair.new is MISSING else pair.new)
+    role, subjects = mapping(value.get("roleRef")), _subjects_of(value.get("subjects"))
+    whom = f"{named_role(role)} to {listed(map(_named_subject, subjects)) or 'no subject'}"
+    if pair.new is MISSING:
+        yield pair.whole(ChangeKind.BINDING_REMOVED, Severity.NOTICE, f"is gone: it gave {whom}")
+    else:
+        graves = (_grave(role, subject) for subject in subjects)
+        severity = max(graves, key=list(Severity).index, default=Severity.WARNING)
+        yield pair.whole(ChangeKind.BINDING_ADDED, severity, f"is new: it gives {whom}")
+
+
+def binding_rules(pair: Pair) -> Rules:
+    """Return the rules for the keys of a binding, which depend on the role that it refers to now."""
+    role = mapping(at(pair.new, "roleRef"))
+    return {"roleRef": _reference, "subjects": partial(_subject_changes, role=role)}
+
+
+def _reference(pair: Pair) -> Iterator[Change]:
+    role = mapping(pair.new)
+    severity = Severity.DANGER if words(role.get("name")) in _ALMIGHTY else Severity.WARNING
+    before = named_role(mapping(pair.old))
+    said = f"refers to {named_role(role)} instead of {before}; clusters refuse that until the binding is recreated"
+    yield pair.change(ChangeKind.ROLE_REFERENCE, severity, said)
+
+
+def _subject_changes(pair: Pair, role: dict[str, Any]) -> Iterator[Change]:
+    old, new = _subjects_of(pair.old), _subjects_of(pair.new)
+    known = canonical(role)
+    if len(known) > _MAX_ROLE:
+        known = fingerprint(known)
+    for subject in sorted(set(new) - set(old)):
+        said = f"gives {named_role(role)} to {_named_subject(subject)}"
+        side = Pair(pair.id, MISSING, _named_subject(subject), pair.path)
+        yield side.change(ChangeKind.SUBJECT_ADDED, _grave(role, subject), said, *subject, known)
+    for subject in sorted(set(old) - set(new)):
+        said = f"no longer gives {named_role(role)} to {_named_subject(subject)}"
+        side = Pair(pair.id, _named_subject(subject), MISSING, pair.path)
+        yield side.change(ChangeKind.SUBJECT_REMOVED, Severity.NOTICE, said, *subject)
+
+
+def _subjects_of(value: Any) -> list[_Subject]:  # noqa: ANN401 - a value of YAML
+    found = []
+    for item in items(value):
+        kind, group, namespace, name = (
+            words(mapping(item).get(key)) for key in ("kind", "apiGroup", "namespace", "name")
+        )
+        found.append((group or ("" if kind == "ServiceAccount" else API_GROUP), kind, namespace, name))
+    return found
+
+
+def _grave(role: dict[str, Any], subject: _Subject) -> Severity:
+    almighty = words(role.get("name")) in _ALMIGHTY
+    return Severity.DANGER if _is_everybody(subject) or almighty else Severity.WARNING
+
+
+def _is_everybody(subject: _Subject) -> bool:
+    """Return whether a subject is a group that all users are in, or every service account of some namespace."""
+    return subject[3].partition(":serviceaccounts:")[0] in _EVERYBODY
+
+
+def named_role(role: dict[str, Any]) -> str:
+    """Return a role as people name it."""
+    return f"{shown(words(role.get('kind')))} {shown(words(role.get('name')))}".strip() or "no role"
+
+
+def _named_subject(subject: _Subject) -> str:
+    """Return a subject as people name it."""
+    _, kind, namespace, name = subject
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from ci_automation.impact import network, rbac
+from ci_automation.impact import network, permissions, rights
 from ci_automation.impact.change import ChangeKind, Severity
 from ci_automation.impact.crd import CRD_SPEC
-from ci_automation.impact.rbac import AGGREGATE
+from ci_automation.impact.rights import AGGREGATE
 from ci_automation.impact.security import APP_ARMOR, POD_SECURITY, app_armor, pod_security
 from ci_automation.impact.values import (
     MISSING,
@@ -182,10 +182,10 @@ _AGGREGATION: Final = row(  # which roles only the cluster knows
     "takes its rules from other roles; the program cannot tell what it permits",
 )
 _ROLE: Final = _Of(
-    rbac.role,
-    lambda _pair, room: {"rules": partial(rbac.rules, room=room), "aggregationRule": _AGGREGATION},
+    permissions.role,
+    lambda _pair, room: {"rules": partial(permissions.rules, room=room), "aggregationRule": _AGGREGATION},
 )
-_BINDING: Final = _Of(rbac.binding, lambda pair, _room: rbac.binding_rules(pair))
+_BINDING: Final = _Of(rights.binding, lambda pair, _room: rights.binding_rules(pair))
 _TABLE: Final[Mapping[Kind, _Of]] = {
     ("", "Namespace"): _Of(_whole((ChangeKind.OTHER, Severity.WARNING), (ChangeKind.OTHER, Severity.DANGER))),
     ("", "Service"): _both(ChangeKind.SERVICE, {"spec": _service}),
