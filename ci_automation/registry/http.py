@@ -24,6 +24,7 @@ from ci_automation.registry.contents import (
     referrers_in,
     referrers_tag,
 )
+from ci_automation.registry.files import Sink, check_blob, require_readable
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     AnswerTooLong,
@@ -32,7 +33,6 @@ from ci_automation.registry.port import (
     NotAnIndex,
     NotFound,
 )
-from ci_automation.registry.streams import Sink, check_blob, require_readable
 from ci_automation.registry.transport import STORED, Wire, unexpected
 
 if TYPE_CHECKING:

@@ -19,15 +19,19 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index, parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest, parse_document
 from ci_automation.artifact.reference import InvalidReference, LayoutDirectory, Reference
-from ci_automation.registry.layout_files import (
+from ci_automation.registry.files import (
     MARKER,
     MARKER_CONTENT,
     TAG_ANNOTATION,
     UNFINISHED,
     LayoutUnusable,
     NotALayout,
+    Sink,
+    check_blob,
     digest_of,
     opened,
+    pieces,
+    require_readable,
     tag_of,
     untagged,
     with_entry,
@@ -41,7 +45,6 @@ from ci_automation.registry.port import (
     OtherRegistry,
     UnexpectedAnswer,
 )
-from ci_automation.registry.streams import Sink, check_blob, pieces, require_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,8 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, OCI_INDEX, OCI_MANIFEST, Descriptor, InvalidManifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import layout, open_registry
+from ci_automation.registry.files import LayoutUnusable, NotALayout, with_entry
 from ci_automation.registry.layout import IDENTITY, LOCK, LayoutRegistry
-from ci_automation.registry.layout_files import LayoutUnusable, NotALayout, with_entry
 from ci_automation.registry.port import MAX_BLOB_BYTES, MAX_MANIFEST_BYTES, ContentMismatch, NotFound, UnexpectedAnswer
 from tests.contract.registry_contract import NOBODY, NOTE, artifact, attach, note, publish
 
