@@ -93,7 +93,7 @@ def look_at(channel: Reference, ports: Ports) -> Observed:
     """Return what `channel` has now, nothing of it verified.
 
     Raises:
-        NotFound: there is no such channel; the hint names one that is nearly called so.
+        NotFound: there is no such channel; the hint names one that is nearly called so, or those that are there.
         ImmutableTagMoved: `channel` is an immutable tag that names another digest than its name says.
     """
     ports.say(f"reading {channel}")
@@ -101,8 +101,11 @@ def look_at(channel: Reference, ports: Ports) -> Observed:
         manifest = ports.registry.manifest(channel)
     except NotFound as error:
         with contextlib.suppress(Error):  # some registries list no tags
-            if channel.tag and (near := channel.nearly(ports.registry.tags(channel))):
-                error.hint = f"Did you mean {channel.at_tag(near)}? {error.hint}"
+            if channel.tag:
+                tags = ports.registry.tags(channel)
+                error.name_channels(tags)
+                if near := channel.nearly(tags):
+                    error.hint = f"Did you mean {channel.at_tag(near)}? {NotFound.hint}"
         raise
     if channel.tag and immutable_version(channel.tag) and not channel.tag.endswith(manifest.digest.short):
         from ci_automation.records.ledger import ImmutableTagMoved  # only where it is told

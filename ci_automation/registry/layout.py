@@ -249,7 +249,7 @@ class LayoutRegistry:
 
     def _named(self, reference: Reference, digest: Digest | None) -> bytes:
         if digest is None or (raw := self._read_manifest(digest)) is None:
-            raise NotFound(str(reference), beside=self.tags(reference))
+            raise NotFound(str(reference), "" if self._path.is_dir() else f"there is no directory {self._path}")
         return raw
 
     def _read_manifest(self, digest: Digest) -> bytes | None:

@@ -26,12 +26,15 @@ class NotFound(RegistryError):
 
     hint = f"Check the spelling; {_NEW}. Registries also answer like this if the credentials lack the right to read."
 
-    def __init__(self, what: str, complaint: Complaint | None = None, beside: Collection[str] | None = None) -> None:
+    def __init__(self, what: str, complaint: Complaint | str = "") -> None:
         super().__init__(f"{what} was not found" + (f" ({complaint})" if complaint else ""))
-        if beside is not None:  # the tags of a directory, which asks for no credentials
-            named = [it for it in beside if it[:2].strip("v0123456789") and not it.startswith("sha256-")]
-            there = f"has {', '.join(named[:_NAMED])}{' and more' if len(named) > _NAMED else ''}"
-            self.hint = f"The directory {there if named else 'has no channel'}. Check the spelling; {_NEW}."
+
+    def name_channels(self, tags: Collection[str]) -> None:
+        """Name the channels that are there in the hint; that the tags could be listed, credentials may read."""
+        named = [it for it in tags if it[:2].strip("v0123456789") and not it.startswith("sha256-")]
+        more = " and more" if len(named) > _NAMED else ""
+        there = f"Channels there: {', '.join(named[:_NAMED])}{more}" if named else "There is no channel"
+        self.hint = f"{there}. Check the spelling; {_NEW}."
 
 
 class AccessDenied(RegistryError):
@@ -61,7 +64,7 @@ class UnknownTokenHost(AccessDenied):
 class Unreachable(RegistryError):
     """A registry cannot be reached: its name, its certificate, the network or a time-out."""
 
-    hint = "Check the address and the network. This program uses TLS for every registry that is not on this machine."
+    hint = "Check the address and the network."
 
     def __init__(self, host: str, reason: str) -> None:
         super().__init__(f"{host} could not be reached: {reason}")

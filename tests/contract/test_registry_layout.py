@@ -465,15 +465,16 @@ def test_opening_a_layout_loads_nothing_of_http(at: Reference) -> None:
 def test_a_mistyped_channel_of_a_directory_is_told_with_those_that_are_there(tmp_path: Path) -> None:
     mistyped = Reference.parse(f"layout:{tmp_path / 'fleet'}:prodution")
     registry = open_registry(mistyped)
-    with pytest.raises(NotFound) as raised:
+    with pytest.raises(NotFound, match=rf"prodution was not found \(there is no directory {tmp_path / 'fleet'}\)$"):
         registry.manifest(mistyped)
-    assert raised.value.hint == (
-        "The directory has no channel. Check the spelling; `init` or `promote` makes a new channel."
-    )
+    error = NotFound("x")
+    error.name_channels(registry.tags(mistyped))
+    assert error.hint == "There is no channel. Check the spelling; `init` or `promote` makes a new channel."
     for tag in ("stable", "production", "v2.9.4-0123456789ab", "sha256-0123"):
         publish(registry, mistyped.at_tag(tag), b"{}")
-    with pytest.raises(NotFound) as raised:
+    with pytest.raises(NotFound, match=r"prodution was not found$") as raised:
         registry.manifest(mistyped)
+    raised.value.name_channels(registry.tags(mistyped))
     assert raised.value.hint == (
-        "The directory has production, stable. Check the spelling; `init` or `promote` makes a new channel."
+        "Channels there: production, stable. Check the spelling; `init` or `promote` makes a new channel."
     )
