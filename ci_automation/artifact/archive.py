@@ -38,6 +38,13 @@ class UnsafeArchive(VerificationFailed):
     hint = "Nothing was unpacked. Publish the artifact again from files that you trust."
 
 
+class NotPacked(UnsafeArchive):
+    """A layer is no folder that was packed as tar and gzip, such as a file that `oras push` took as it is."""
+
+    hint = "Clusters cannot read it either. Push the folder with `flux push artifact`, or pack it with `tar -cz` first."
+    message = "the archive is not gzip"
+
+
 class HiddenContent(VerificationFailed):
     """Some readers of an artifact find other files than this program shows."""
 
@@ -160,7 +167,7 @@ def _gunzip(data: bytes, limits: Limits) -> tuple[bytes, int]:
     if len(data) > limits.compressed_bytes:
         raise UnsafeArchive(f"the archive has more than {limits.compressed_bytes} bytes")
     if not data.startswith(GZIP_MAGIC):
-        raise UnsafeArchive("the archive is not gzip")
+        raise NotPacked
     content = bytearray()
     offset = 0
     for members in range(1, _MAX_MEMBERS + 1):

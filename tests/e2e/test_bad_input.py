@@ -203,7 +203,7 @@ BAD = [
         with_layer(packed({"a/gotk-components.yaml": b"a", "b/gotk-components.yaml": b"b"})),
     ),
     Bad("components of nothing", 2, "unreadable-components", "no version", with_layer(ONE_FILE)),
-    Bad("not gzip", 10, "unsafe-archive", "not gzip", with_layer(b"PK\x03\x04 a zip")),
+    Bad("not gzip", 10, "not-packed", "not gzip", with_layer(b"PK\x03\x04 a zip")),
     Bad("truncated", 10, "unsafe-archive", "truncated", with_layer(ONE_FILE[:-400])),
     Bad("gzip bomb", 10, "unsafe-archive", "unpacks to more", with_layer(BOMB)),
     Bad(

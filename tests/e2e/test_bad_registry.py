@@ -76,7 +76,7 @@ LYING = [
         manifest_then(Said(307, b"", {"Location": "http://evil.invalid/"})),
     ),
     ("endless manifest", 20, "answer-too-long", "bytes", always(Said(200, bytes((4 << 20) + 1), JSON))),
-    ("layer is no archive", 10, "unsafe-archive", "not gzip", manifest_then(Said(200, LAYER))),
+    ("layer is no archive", 10, "not-packed", "not gzip", manifest_then(Said(200, LAYER))),
 ]
 
 
