@@ -120,11 +120,12 @@ class Arguments(Hiding, Struct, frozen=True):
 def _contradictions(given: Arguments) -> Iterator[str]:
     """Yield what does not go together."""
     if given.signing in {"key", "kms"} and not given.key:
-        yield f"--signing {given.signing} needs --key"
+        ways = "--key FILE or --key env://NAME" if given.signing == "key" else "--key, such as --key awskms://..."
+        yield f"--signing {given.signing} needs {ways}"
     if given.yes and not given.adopt:
         yield "--yes answers the question of --adopt, which is not there"
     if given.signing == "kms" and given.key and given.key.partition("://")[0] in {"env", given.key}:
-        yield "--signing kms needs a key such as awskms://..."
+        yield "--signing kms needs --key, such as --key awskms://..."
     if given.signing in {"keyless", "unsafe-unsigned"} and given.key:
         yield f"--signing {given.signing} takes no --key"
     identities = (*given.identity, *given.identity_regexp)

@@ -38,7 +38,9 @@ _COSIGN_PEM = re.compile(
 class WrongPassword(SigningError):
     """The password does not open an encrypted key."""
 
-    hint = f"Put the key's password into {PASSWORD_VARIABLE}."
+    hint = (
+        f"Put the key's password into {PASSWORD_VARIABLE}: `read -rs {PASSWORD_VARIABLE}; export {PASSWORD_VARIABLE}`."
+    )
 
     def __init__(self, where: str, *, given: bool) -> None:
         super().__init__(

@@ -67,8 +67,8 @@ def test_a_repeated_list_is_one_list_for_the_options() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"signing": "key"}, "--signing key needs --key"),
-        ({"signing": "kms"}, "--signing kms needs --key"),
+        ({"signing": "key"}, "--signing key needs --key FILE or --key env://NAME"),
+        ({"signing": "kms"}, "--signing kms needs --key, such as --key awskms://..."),
         ({"signing": "unsafe-unsigned", "key": "k"}, "unsafe-unsigned takes no --key"),
         ({"signing": "keyless", "key": "k"}, "keyless takes no --key"),
         ({"identity": ("me",)}, "and --issuer, go together"),

@@ -64,6 +64,7 @@ def test_an_encrypted_key_needs_its_password(name: str, password: str | None) ->
     with pytest.raises(WrongPassword) as refusal:
         SigningKey.from_bytes(FORMS[name], password, "the.key")
     assert "the.key" in str(refusal.value)
+    assert "`read -rs COSIGN_PASSWORD; export COSIGN_PASSWORD`" in refusal.value.hint
     assert ("is not set" in str(refusal.value)) == (password is None)
     assert PASSWORD not in str(refusal.value)
 
