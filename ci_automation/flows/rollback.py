@@ -19,7 +19,7 @@ from ci_automation.flows.observe import ChannelMoved, Observed, Trust, look_at
 from ci_automation.flows.planning.base import Contents, read_contents, read_shown, stated_options
 from ci_automation.flows.planning.findings import findings
 from ci_automation.flows.publication.leaving import Present, read_leaving, read_present
-from ci_automation.flows.publication.past import NotInHistory, find_past, other_tags, prove_past, require_version
+from ci_automation.flows.publication.past import find_past, other_tags, prove_past, require_version
 from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.publish import move, require_signer
 from ci_automation.flows.publication.recording import (
@@ -96,13 +96,12 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
         NotOfThisChannel, PastNotOurs, ForeignSignature: what it names was never this channel's.
         NotBack: it is a newer version.
     """
-    if not wish.to:
-        raise NotInHistory(channel, "", read_present(channel, ports).digest, ports)
+    present = read_present(channel, ports)
+    past = find_past(channel, wish.to, present.digest, ports)
     require_signer(ports, intent)
     ports.own_signer()
     ports.require_trusted()
-    present = read_present(channel, ports)
-    known = prove_past(channel, find_past(channel, wish.to, present.digest, ports), ports)
+    known = prove_past(channel, past, ports)
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
     require_version(channel, wish.to, known.digest, target.version)

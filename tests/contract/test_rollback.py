@@ -220,6 +220,12 @@ class TestWhere:
             propose_rollback(CHANNEL, Wish(""), world.ports(), intent())
         assert moved not in caught.value.hint
 
+    def test_what_is_not_there_is_told_before_a_key_is_asked_for(self, world: World) -> None:
+        with pytest.raises(NotInHistory, match="'v1'"):
+            propose_rollback(CHANNEL, Wish("v1"), world.ports(signer=None, trusted=None), intent())
+        with pytest.raises(NoSigner):
+            propose_rollback(CHANNEL, Wish("v2.98.5"), world.ports(signer=None), intent())
+
     @pytest.mark.parametrize("row", ["@2", "production@2"])
     def test_a_number_of_the_history_is_told_to_move(self, world: World, row: str) -> None:
         with pytest.raises(NotInHistory) as caught:
