@@ -85,7 +85,12 @@ def bootstrap_manifests_command(artifact: str, folder: str, timeout: str, given:
 
 @click.command("bootstrap", cls=HeadedCommand)
 @artifact_argument("artifact")
-@click.option("--kubeconfig", metavar="FILE", required=True, help="the cluster's address and login, as kubectl has it")
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    required=True,
+    help="the cluster's address and login, as kubectl has it; not taken from $KUBECONFIG, so that you name the cluster",
+)
 @click.option("--context", metavar="NAME", help="the context of the kubeconfig; default: its current one")
 @click.option("--timeout", default="5m", show_default=True, help="how long to wait for each part")
 @takes("components-file", *TRUST, "registry-config", *COMMON)

@@ -209,8 +209,11 @@ def _overlay_of_checkout(artifact: ArtifactConfig | None, given: Arguments) -> O
     if artifact is None or artifact.overlay is None:
         return None
     if not (root / ".git").exists():
-        told = f"warning: the overlay {artifact.overlay} is not looked at: {root} is no checkout of Git"
-        click.echo(plain_text(told), err=True)
+        told = (
+            f"the overlay {artifact.overlay!r} is not looked at, and the artifact keeps the files that it has: {root} "
+            f"is no checkout of Git. Run this in a clone, or give --overlay {root / artifact.overlay}."
+        )
+        click.echo(plain_text(f"warning: {told}"), err=True)
         return None
     from ci_automation.flows.workspace import read_overlay_folder
 

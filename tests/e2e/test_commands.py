@@ -342,7 +342,12 @@ def test_content_of_a_checkout_is_a_step_that_a_person_chooses(desk: Desk) -> No
     desk.write("clusters/limits.txt", "memory: 1Gi\n")
     ran = desk.ok("check", "a", "--output", "json")
     assert ran.json["waiting"] == []
-    assert "warning: the overlay clusters is not looked at: " in ran.err
+    assert (
+        "warning: the overlay 'clusters' is not looked at, and the artifact keeps the files that it has: . is no "
+        "checkout of Git. Run this in a clone, or give --overlay clusters.\n"
+    ) in ran.err
+    (step,) = desk.ok("check", "a", "--overlay", "clusters", "--output", "json").json["waiting"]
+    assert step["kind"] == "content"
     desk.write(".git/HEAD", "ref: refs/heads/main\n")
     (step,) = desk.ok("plan", "a", "--out", "plan.json", "--output", "json").json["waiting"]
     assert (step["kind"], step["decision"], step["reasons"][:1]) == (
