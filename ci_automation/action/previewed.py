@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
 
+    Obstacles = Callable[[str], Iterable[str]]  # why no merge approves content in a folder
+
 _MOST_FILES = 2_000
 _SAME = "the request changes nothing of it"
 
@@ -106,12 +108,7 @@ class CommitFiles(Struct, frozen=True):
 
 
 def artifact_reviews(
-    inputs: Inputs,
-    run: ActionRun,
-    base: CommitFiles,
-    head: CommitFiles,
-    since: Sequence[str],
-    obstacles: Callable[[str], Iterable[str]],
+    inputs: Inputs, run: ActionRun, base: CommitFiles, head: CommitFiles, since: Sequence[str], obstacles: Obstacles
 ) -> tuple[tuple[ArtifactReview, ...], tuple[str, ...]]:
     """Return what a request would do to each artifact, and what in its configuration is not gone by.
 
