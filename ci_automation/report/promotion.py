@@ -159,9 +159,8 @@ def _without_hint(part: Part) -> Part:
 
 def _first_parts(shown: PromotionShown, first: FirstDigest, *, every: bool) -> Iterator[Part]:
     """Yield what is in the first digest of a channel, who signed it, and where it has been since when."""
-    yield MarkedLine(f"{shown.digest} would be the first digest of the channel, which a person must choose.")
     options = "these options:" if first.options else "Flux's default options."
-    yield MarkedLine(f"It is Flux {shown.version} with {options}")
+    yield MarkedLine(f"A person must choose the first digest of a channel. It is Flux {shown.version} with {options}")
     yield from (MarkedLine(f"  {' '.join(first.options)}", to_copy=True),) if first.options else ()
     yield MarkedLine(f"It is signed by {first.signer}.")
     if first.since:

@@ -156,9 +156,8 @@ FIRST = FirstDigest(OPTIONS, Tree((FILE,)), "the key sha256:1234", SINCE)
 
 def test_of_a_first_digest_it_says_what_is_in_it_who_signed_it_and_where_it_was() -> None:
     said = text(replace(SHOWN, before=None, old_version=None, first=FIRST)).splitlines()
-    at = said.index(f"{TARGET} would be the first digest of the channel, which a person must choose.")
-    assert said[at + 1 : at + 8] == [
-        "It is Flux v2.99.4 with these options:",
+    at = said.index("A person must choose the first digest of a channel. It is Flux v2.99.4 with these options:")
+    assert said[at + 1 : at + 7] == [
         "  --components=source-controller,kustomize-controller --log-level=debug",
         "It is signed by the key sha256:1234.",
         f"{SHOWN.source} has had it since 2026-11-20 07:30 UTC.",
@@ -192,7 +191,7 @@ def test_of_a_first_digest_it_says_what_flux_may_do() -> None:
     said = "\n".join(it.to_text() for it in promotion_parts(first, every=True))
     assert said.count("ServiceAccount a may do everything") == 1
     assert "may do everything" not in text(replace(first, first=None))
-    assert "first digest" not in text(replace(first, done=True))
+    assert "the first digest" not in text(replace(first, done=True))
 
 
 def test_of_a_first_digest_that_is_there_no_line_says_that_v_lists_more() -> None:
