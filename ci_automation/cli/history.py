@@ -167,9 +167,9 @@ def screen_lines(rows: Sequence[HistoryRow], columns: int | None) -> Iterator[st
     columns = columns or 1 << 30
     for cell, name, own in zip(cells, names, signed, strict=True):
         head = f"{cell[_NUMBER].ljust(many)}  {name.ljust(wide)}  {cell[_WHEN].ljust(16)}  "
-        others = [it for it in cell["here now"].split(", ") if it not in cell["what"].split()]
-        now = f" (here now{': ' if others else ''}{', '.join(others)})" if cell["here now"] else ""
-        line, *rest = wrapped(cell["what"] + now, columns - len(head))
+        here = cell["here now"]
+        now = " (here now)" if {*here.split(", ")} <= {*cell["what"].split()} else f" (here now: {here})"
+        line, *rest = wrapped(cell["what"] + (now if here else ""), columns - len(head))
         yield from (head + line, *(" " * len(head) + line for line in rest))
         said = [own] if len(set(signed)) > 1 else []
         said += [f"recorded by {cell['by']}"] if cell["by"] not in {"", cell["signed"]} else []

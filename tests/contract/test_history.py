@@ -335,6 +335,13 @@ def test_each_row_begins_with_the_name_to_copy() -> None:
         assert lines[2] == "It is signed, not verified."
 
 
+def test_all_channels_that_have_it_are_named_unless_the_row_does() -> None:
+    first, *_ = history(CHANNEL, grown().ports()).entries
+    for channels, now in ((("production",), "here now"), (("production", "staging"), "here now: production, staging")):
+        row, *_ = history_rows((replace(first, channels=channels),), CHANNEL.repository)
+        assert list(screen_lines((row,), None))[1].endswith(f" to production ({now})")
+
+
 def test_who_signed_is_told_of_each_row_if_it_is_not_the_same_for_all() -> None:
     first, *others = history(CHANNEL, grown().ports()).entries
     lines = list(screen_lines(history_rows((replace(first, signed="unsigned"), *others), CHANNEL.repository), None))
