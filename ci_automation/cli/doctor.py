@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.clone import place_of_clone, top_of
@@ -64,7 +65,8 @@ def doctor_command(artifact: str | None, *, workflow: str, given: Arguments) -> 
 
     top, config = top_of(Path.cwd()), configuration(given)
     place = place_of_clone(top, os.environ.get("GITHUB_REPOSITORY"))
-    findings = examined(_goals(artifact, given), config, place, top, given.config)
+    goals = _goals(artifact, given)
+    findings = examined(goals, config, place, top, given.config)
     if place:
         spent = Spent()
         client = github(_api_of(place), given, spent)
@@ -73,7 +75,7 @@ def doctor_command(artifact: str | None, *, workflow: str, given: Arguments) -> 
         print_json({"healthy": not code_of_wrong(findings), "findings": to_builtins(findings)}, "doctor")
     else:
         columns = width()
-        print_text("\n".join(it for line in lines_of(findings) for it in _folded(line, columns)))
+        print_text("\n".join(it for line in lines_of(_by_name(findings, goals)) for it in _folded(line, columns)))
     return code_of_wrong(findings)
 
 
@@ -87,6 +89,16 @@ def _goals(artifact: str | None, given: Arguments) -> tuple[Target, ...]:
     except NothingNamed as error:
         print_aside(f"{error}: name one, or let `setup` write a configuration")
         return ()
+
+
+def _by_name(findings: Sequence[Diagnosis], goals: Iterable[Target]) -> list[Diagnosis]:
+    """Return the findings for people: with the names of the artifacts instead of their addresses."""
+    names = {f"{it.channel}:": f"{it.name}:" for it in goals}
+
+    def named(what: str) -> str:
+        return next((name + what.removeprefix(it) for it, name in names.items() if what.startswith(f"{it} ")), what)
+
+    return [replace(it, what=named(it.what), also=tuple(map(named, it.also))) for it in findings]
 
 
 def _folded(line: str, columns: int | None) -> list[str]:

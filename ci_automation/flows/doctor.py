@@ -91,7 +91,7 @@ def examine_registry(
         advice = "Look at the registry, and the network."
         yield Diagnosis(what, Health.WRONG, f"an answer takes {took:.1f} s", advice, RegistryError.exit_code)
     else:
-        yield Diagnosis(what, Health.GOOD, f"it has {digest}, told in {took * 1000:.0f} ms")
+        yield Diagnosis(what, Health.GOOD, f"it has {digest}; the registry answered in {took * 1000:.0f} ms")
     what = f"{channel}: write"
     try:
         ports.registry.require_writable(channel)

@@ -802,6 +802,9 @@ def test_the_doctor_says_the_wrong_first_and_exits_with_its_code(desk: Desk) -> 
     marks = [line.split()[0] for line in ran.out.splitlines() if not line.startswith(" ")][:-1]
     assert marks == sorted(marks, key=["wrong", "unseen", "good"].index)
     desk.init()
+    desk.config(f"version: 1\nartifacts: [{{name: live, url: '{CHANNEL}'}}]\n")
+    told = desk.run("doctor", "--key", "cosign.key").out
+    assert ("good    live: read: it has sha256:" in told, CHANNEL in told) == (True, False)
     found = desk.run("doctor", "layout:registry:production", "--key", "cosign.key", "--output", "json")
     assert [it["found"] for it in found.json["findings"] if it["health"] == "wrong" and it["what"] != "kustomize"] == []
 
