@@ -65,9 +65,9 @@ def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
 def _print_verification(name: str, found: Verification) -> None:
     if found.by is not None:
         flux = f"{called(found.version)}, " if found.version else ""
-        if found.problem is not None:
-            print_parts((MarkedLine(f"{name} failed the verification. The error at the end says why.", "refused"),))
-        print_line(f"{name} is signed: {flux}{found.digest}\n  by {_named(found.by)}")
+        verdict = "fails the verification, though it is signed" if found.problem else "is signed"
+        line = MarkedLine(f"{name} {verdict}: {flux}{found.digest}", "refused" if found.problem else "")
+        print_parts((line, MarkedLine(f"  by {_named(found.by)}")))
     rows = []
     for answer, group in groupby(found.clusters, lambda row: (row.judgement.accepted, row.judgement.reason)):
         names = [row.flux for row in group]

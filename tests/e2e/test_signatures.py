@@ -183,9 +183,7 @@ class TestMovedBack:
     def test_a_verification_begins_with_the_bad_verdict(self, desk: Desk) -> None:
         ran = desk.run("verify", CHANNEL, *TRUSTED)
         assert (ran.code, "code channel-moved-back" in ran.err) == (10, True)
-        verdict, signed, *_ = ran.out.splitlines()
-        assert verdict == f"{CHANNEL} failed the verification. The error at the end says why."
-        assert signed.startswith(f"{CHANNEL} is signed: Flux v2.98.5")
+        assert ran.out.startswith(f"{CHANNEL} fails the verification, though it is signed: Flux v2.98.5, sha256:")
         point_channel(desk, next(digest for tag, digest in tags(desk).items() if tag.startswith("v2.98.8-")))
         assert desk.ok("verify", CHANNEL, *TRUSTED).out.startswith(f"{CHANNEL} is signed: ")
 
