@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.errors import UsageError
+from ci_automation.impact.change import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -93,7 +94,7 @@ def _needed(artifact: Stored, window: Window, now: datetime) -> str:
     if not artifact.ours:
         return "no trusted signer signed it"
     if artifact.others:
-        return f"{', '.join(artifact.others)} leads to it"
+        return f"{all_of(artifact.others)} {'leads' if len(artifact.others) == 1 else 'lead'} to it"
     if artifact.last_of:
         return f"{', '.join(artifact.last_of)} had it last, by its records"
     if window.keep_for is None:

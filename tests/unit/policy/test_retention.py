@@ -75,7 +75,7 @@ def test_of_two_with_a_version_the_one_that_a_channel_had_later_stays() -> None:
     ("artifact", "reason"),
     [
         (stored("v2.0.0", ours=False), "no trusted signer signed it"),
-        (stored("v2.0.0", others=("production", "staging")), "production, staging leads to it"),
+        (stored("v2.0.0", others=("production", "staging")), "production and staging lead to it"),
         (replace(stored("v2.0.0"), last_of=("production",)), "production had it last, by its records"),
         (stored("v2.0.0", days=None), "no signed record tells its age"),
         (stored("v2.0.0", days=1), "it is younger than 7 days"),
