@@ -338,15 +338,15 @@ ASKS = "If registry.example.com asks for a login{} "
 @pytest.mark.parametrize(
     ("address", "sync", "secret", "asks"),
     [
-        (ELSEWHERE, "", PULL.format("pull-flux-manifests", "registry.example.com"), ASKS),
-        (ELSEWHERE, "{secretRef: {name: own}}", PULL.format("own", "registry.example.com"), ""),
-        ("oci://ghcr.io/fakeco/flux", "{secretRef: {name: own}}", PULL.format("own", "ghcr.io"), ""),
-        (ELSEWHERE, "{provider: aws}", "", ""),
-        ("oci://ghcr.io/fakeco/flux", "{serviceAccountName: puller}", "", ""),
+        (ELSEWHERE, "", PULL.format("pull-flux-manifests", "registry.example.com"), True),
+        (ELSEWHERE, "{secretRef: {name: own}}", PULL.format("own", "registry.example.com"), False),
+        ("oci://ghcr.io/fakeco/flux", "{secretRef: {name: own}}", PULL.format("own", "ghcr.io"), False),
+        (ELSEWHERE, "{provider: aws}", "", False),
+        ("oci://ghcr.io/fakeco/flux", "{serviceAccountName: puller}", "", False),
     ],
 )
 def test_the_secret_by_which_clusters_pull_has_the_name_that_their_objects_have(
-    clone: Path, address: str, sync: str, secret: str, asks: str
+    clone: Path, address: str, sync: str, secret: str, *, asks: bool
 ) -> None:
     assert run(["setup", f"{address}:staging", f"{address}:production", "--action", PINNED]) == 0
     if sync:
@@ -357,7 +357,8 @@ def test_the_secret_by_which_clusters_pull_has_the_name_that_their_objects_have(
     listed = files(clone)[TODO]
     assert re.findall(r"kubectl (.* create secret docker-registry .*)", listed) == ([secret] if secret else [])
     assert ("Make it public" in listed, "docker-server" in listed) == (False, bool(secret))
-    assert [asks.format(it) in listed for it in (": write `sync:", ", in each cluster,")] == [True, True]
+    told = [ASKS.format(it) in listed for it in (": write `sync:", ", make the Secret in each cluster,")]
+    assert told == [asks, asks]
     assert ("make the Secret that the objects name" in listed) is bool(secret and sync)
 
 

@@ -280,7 +280,9 @@ def _pulled(answers: Answers, config: Config, *, github: bool) -> Iterator[str]:
             f"{where}: write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of {CONFIGURATION}. "
             "Then run `flux-manifests setup`, which writes it into the objects for clusters."
         )
-    made = f"{where}, in each cluster," if undecided else "In each cluster, make the Secret that the objects name,"
+    made = "In each cluster, make the Secret that the objects name,"
+    if undecided:
+        made = f"{where}, in each cluster," if github else f"{where}, make the Secret in each cluster,"
     guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
     for command in secrets:
         yield f"{made} with a TOKEN that may only pull: {guide}\n{in_clusters(answers, command)}"
