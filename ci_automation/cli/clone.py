@@ -124,14 +124,12 @@ def require_own(top: Path, path: str) -> None:
             raise NotOwnFile(path, place.relative_to(top).as_posix())
 
 
-def bootstrapped_folders(top: Path, *, former: bool = False) -> list[str]:
-    """Return the folders of the clone that `flux bootstrap` made; with `former`, also those that Flux has left."""
-    from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC
+def bootstrapped_folders(top: Path) -> list[str]:
+    """Return the folders of the clone that `flux bootstrap` made, also those that Flux has left."""
+    from ci_automation.impact.overlay.bootstrapped import SYNC
 
-    listed = git(top, "ls-files", "-z", "-c", "-o", "--", f"*{SYNC}", f"*{COMPONENTS}").split("\0")
-    there = [PurePosixPath(it) for it in listed if (top / it).is_file()]
-    folders = {name: {str(it.parent) for it in there if it.name == name} for name in (SYNC, COMPONENTS)}
-    return sorted(folders[SYNC] if former else folders[SYNC] & folders[COMPONENTS])
+    listed = map(PurePosixPath, git(top, "ls-files", "-z", "-c", "-o", "--", f"*{SYNC}").split("\0"))
+    return sorted({str(it.parent) for it in listed if it.name == SYNC and (top / it).is_file()})
 
 
 def free_folder(top: Path, *usual: str) -> str | None:
@@ -142,7 +140,7 @@ def free_folder(top: Path, *usual: str) -> str | None:
     from ci_automation.artifact.tree import Tree, TreeFile
     from ci_automation.impact.overlay.bootstrapped import SYNC, covering
 
-    made = bootstrapped_folders(top, former=True)
+    made = bootstrapped_folders(top)
     synced = [Tree((TreeFile(SYNC, (top / folder / SYNC).read_bytes()),)) for folder in made]
     free = (it for it in usual if it not in made and not any(covering(each, it) for each in synced))
     return next(free, None)

@@ -157,10 +157,10 @@ def own_files(
     first, _ = family.first
     every = {name: (written_at(top / objects / name / CLUSTERS) or "").split() for name in tags}
     listed = {name: every[name] for name in family.channels}
-    synced = bootstrapped_folders(top, former=True)
+    synced = bootstrapped_folders(top)
     _require_folders(objects, listed, synced)
     taken = first_overlay(top, known.overlay, None).tree if known and known.overlay and synced else None
-    migration = read_migration(top, bootstrapped_folders(top), synced, every, family.channels, taken)
+    migration = read_migration(top, synced, every, family.channels, taken)
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
     looked = [name for name in family.channels if name in there and (migration or name == first)]
     existing = {name: found for name in looked if (found := existing_at(family.channels[name]))}

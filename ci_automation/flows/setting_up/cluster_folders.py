@@ -144,12 +144,7 @@ class Migration(Struct, frozen=True):
 
 
 def read_migration(
-    top: Path,
-    paths: Sequence[str],
-    synced: Sequence[str],
-    every: Mapping[str, Sequence[str]],
-    channels: Collection[str],
-    taken: Tree | None,
+    top: Path, synced: Sequence[str], every: Mapping[str, Sequence[str]], channels: Collection[str], taken: Tree | None
 ) -> Migration | None:
     """Return what the folders of a clone that `flux bootstrap` made have for these channels; None: there are none.
 
@@ -160,7 +155,7 @@ def read_migration(
     Raises:
         UnfitClusterFolder: the folder that the artifact would take over cannot be read.
     """
-    if not paths:
+    if not (paths := [it for it in synced if (top / it / COMPONENTS).is_file()]):
         return None
     names = ClusterNames.of(synced)
     named = {name: it for name, it in _by_channel(paths, names, every).items() if name in (*channels, ANY)}
