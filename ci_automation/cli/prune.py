@@ -30,8 +30,8 @@ def prune_command(
     """List which old artifacts of a repository nothing needs, and delete them on request.
 
     What a channel has, or had last by its records, and what any other tag leads to stays, with its signatures and all
-    that refers to it; so do the newest, and everything that no trusted signer signed. Signatures and records of what is
-    deleted go with it. Not every registry allows it.
+    that refers to it; so do the newest, what no trusted signer signed, and what no signed record names. Signatures and
+    records of what is deleted go with it. Not every registry allows it.
 
     A channel whose tag was deleted keeps what it had last, and the holds on it, for an attacker can delete a tag.
     If you deleted it yourself, say so with --gone, once for each.

@@ -21,13 +21,13 @@ from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.policy.retention import Kept, Stored, Window, named_by_others, retain
 from ci_automation.records.attached import Said, TooManyRecords
 from ci_automation.records.ledger import last_digests, notes_in
-from ci_automation.records.notes import Record
+from ci_automation.records.notes import HoldStatement, Record
 from ci_automation.registry.port import NotAnIndex, NotFound, Registry
 from ci_automation.signing.legacy import is_signature
 from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
@@ -48,12 +48,16 @@ class ChannelRemains(UsageError):
 
 
 class Survey(Struct, frozen=True):
-    """What a repository holds: what stays and why, what goes, and the digests that are gone and left something over."""
+    """What a repository holds: what stays and why, what goes, and the digests that are gone and left something over.
+
+    `said` are the records and holds of all that is signed.
+    """
 
     repository: Reference
     kept: tuple[Kept, ...]
     goes: tuple[Stored, ...]
     leftovers: tuple[Digest, ...]
+    said: Mapping[Digest, tuple[Said, ...] | None]
 
 
 class Deleted(Struct, frozen=True):
@@ -96,7 +100,7 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime, g
     ]
     retention = retain(artifacts, window, now)
     leftovers = tuple(_leftovers(repository, tags, ports, trusted))
-    return Survey(repository, retention.kept, retention.goes, leftovers)
+    return Survey(repository, retention.kept, retention.goes, leftovers, said)
 
 
 def _tags(repository: Reference, ports: Ports) -> dict[str, Digest]:
@@ -221,7 +225,9 @@ def prune(found: Survey, ports: Ports) -> Iterator[Deleted]:
     deletion = _Deletion(repository, _tags(repository, ports), ports)
     for artifact in found.goes:
         deletion.look_again()
-        yield (done := deletion.delete(artifact.digest, "artifact", artifact.tag))
+        coming = deletion.coming_to(artifact.digest, found.said[artifact.digest] or ())
+        what = artifact.digest, "artifact"
+        yield (done := Deleted(*what, coming) if coming else deletion.delete(*what, artifact.tag))
         if not done.kept_by:
             yield from deletion.delete_attached(artifact.digest)
     for digest in found.leftovers:
@@ -242,6 +248,12 @@ class _Deletion(Struct, frozen=True):
         for tag in [tag for tag in moving if not _ATTACHED.fullmatch(tag)]:
             if (digest := self.ports.registry.resolve(self.repository.at_tag(tag))) is not None:
                 self.tags[tag] = digest
+
+    def coming_to(self, digest: Digest, said: Sequence[Said]) -> tuple[str, ...]:
+        """Return the channels that come to a digest by what was not `said` before: a rollback holds before it moves."""
+        new = [it for it in self.ports.ledger(self.repository).said(digest) if it not in said]
+        names = {it.channel for it in notes_in(new, Record)} | {it.channel for it in notes_in(new, HoldStatement)}
+        return tuple(sorted(name.rpartition(":")[2] for name in names))
 
     def delete(self, digest: Digest, what: str, *own: str) -> Deleted:
         """Delete a manifest, unless a tag names it besides its own ones."""

@@ -209,8 +209,7 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
         read_shown(proposal.target, ports)
         ports.say(f"signing {shown.target} again")
         ensure_signed(registry, channel, shown.target, signer, intent.signature_format)
-    versions = (shown.base_version, shown.target_version)  # of clusters before it, and after it
-    require_accepted_there(registry, channel.at_digest(shown.target), ports.require_trusted(), versions)
+    _require_accepted(shown, ports)
     taken = None
     try:
         tag_for_ever(channel, shown.target_version, manifest, ports)
@@ -231,6 +230,7 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
 def _move_back(proposal: RollbackProposal, writer: RecordWriter, ports: Ports, intent: Intent) -> None:
     shown, manifest = proposal.shown, proposal.target.manifest
     signed_record = sign_rollback(shown, proposal.options, writer, ports, intent)
+    _require_accepted(shown, ports)  # a `prune` that saw no hold yet may have deleted it
     move(shown.channel, shown.base, manifest, ports)
     if proposal.left is not None and shown.hold is not None:
         writer.mark_left(proposal.left, shown.hold)
@@ -241,3 +241,13 @@ def _move_back(proposal: RollbackProposal, writer: RecordWriter, ports: Ports, i
     ports.say("recording it")
     writer.attach(manifest, signed_record)
     writer.keep(manifest, proposal.holds)  # a slow writer may have overwritten their entries meanwhile
+
+
+def _require_accepted(shown: Rollback, ports: Ports) -> None:
+    """Check that clusters accept the target.
+
+    Raises:
+        ClusterWouldRefuse: they will not.
+    """
+    versions = (shown.base_version, shown.target_version)  # of clusters before it, and after it
+    require_accepted_there(ports.registry, shown.channel.at_digest(shown.target), ports.require_trusted(), versions)

@@ -39,7 +39,7 @@ class Window(Struct, frozen=True):
 class Stored(Struct, frozen=True):
     """One artifact: its immutable tag, every other tag that leads to it, and when a channel came to it or left it last.
 
-    `ours` says that a trusted signer signed it. `at` is None if no signed record tells the time. `last_of` are the
+    `ours` says that a trusted signer signed it. `at` is None if no signed record names it. `last_of` are the
     channels that had it last by their records, wherever they point now.
     """
 
@@ -72,7 +72,8 @@ def retain(artifacts: Sequence[Stored], window: Window, now: datetime) -> Retent
     The newest has the highest version, and among equal versions the latest time at a channel.
     """
     newest = sorted(artifacts, key=_rank, reverse=True)
-    last = [*dict.fromkeys(it.digest for it in newest if it.ours)][: window.keep_last]  # a digest can have many tags
+    published = (it.digest for it in newest if it.ours and it.at is not None)
+    last = [*dict.fromkeys(published)][: window.keep_last]  # a digest can have many tags
     kept, goes = [], []
     for artifact in newest:
         if reason := _needed(artifact, window, now) or (
@@ -97,11 +98,11 @@ def _needed(artifact: Stored, window: Window, now: datetime) -> str:
         return f"{all_of(artifact.others)} {'leads' if len(artifact.others) == 1 else 'lead'} to it"
     if artifact.last_of:
         return f"{', '.join(artifact.last_of)} had it last, by its records"
-    if window.keep_for is None:
-        return ""
     if artifact.at is None:
-        return "no signed record tells its age"
-    return f"it is younger than {window.keep_for.days} days" if now - artifact.at < window.keep_for else ""
+        return "no signed record names it: a run may be about to publish it"
+    if window.keep_for is not None and now - artifact.at < window.keep_for:
+        return f"it is younger than {window.keep_for.days} days"
+    return ""
 
 
 def _rank(artifact: Stored) -> tuple[Version, float, str]:

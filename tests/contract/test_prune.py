@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -14,8 +15,11 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, OCI_INDEX, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
+from ci_automation.errors import Error
+from ci_automation.flows.apply import apply
 from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.prune import ChannelRemains, prune, survey
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import had_last
@@ -30,12 +34,15 @@ from ci_automation.registry.contents import referrers_tag
 from ci_automation.registry.port import DeletionRefused
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import verify
-from tests.contract.interference import kill_at
-from tests.contract.planting import forget_records
+from tests.contract.interference import Killed, interfere, kill_at
+from tests.contract.planting import EVERY, forget_records
 from tests.contract.rolled_back import Found, back, killed_after_the_move
+from tests.fakes.registry import Asked
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, made_once, signing_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ci_automation.flows.prune import Survey
 
 OURS = TrustedKeys((signing_key().public,))
@@ -231,6 +238,49 @@ class TestWhatStays:
             world.registry.put_manifest(tag, world.registry.manifest(CHANNEL.at_digest(digest)))
         assert before == ["v2.98.5"]
         assert set(versions(world, look(world, two))) <= set(before)
+
+    def test_what_a_run_is_about_to_publish(self, world: World) -> None:
+        wish = intent(overlay=OVERLAY.without("hooks/after.sh"), policy=EVERY)
+
+        def publish(world: World) -> None:
+            plan = make_plan(CHANNEL, world.ports(), wish).plan
+            apply(plan, [step.target for step in plan.steps], world.ports(), wish)
+
+        self.is_safe_beside_it(publish, world)
+
+    def test_what_a_rollback_is_about_to_lead_to(self, world: World) -> None:
+        self.is_safe_beside_it(lambda world: back(world, str(OLD)), world)
+
+    def is_safe_beside_it(self, run: Callable[[World], object], world: World) -> None:
+        """Prune before each request of a run, and check that the channel has something signed whatever the run says."""
+        undisturbed = world.copy()
+        run(undisturbed)
+
+        def tidy(world: World) -> None:
+            list(prune(look(world), world.ports()))
+
+        for request in range(len(undisturbed.registry.requests)):
+            beside = world.copy()
+            interfere(beside, request, partial(tidy, beside))
+            with contextlib.suppress(Error):
+                run(beside)
+            digest = beside.registry.resolve(CHANNEL)
+            assert digest, request
+            verify(beside.registry, CHANNEL, digest, OURS)
+
+    def test_what_a_rollback_has_held_in_the_meantime(self, world: World) -> None:
+        found, (_, old) = look(world), immutable(world, "v2.98.5")
+
+        def die(asked: Asked) -> None:
+            if asked == Asked("put_manifest", str(CHANNEL)):
+                raise Killed
+
+        world.registry.before = die
+        with pytest.raises(Killed):
+            back(world, str(OLD))
+        world.registry.before = lambda _: None
+        assert [it.digest for it in prune(found, world.ports()) if it.kept_by == ("production",)] == [old]
+        assert look(world).goes == ()
 
     def test_what_a_tagged_referrer_is_about(self, world: World) -> None:
         tag, digest = immutable(world, "v2.98.5")

@@ -133,7 +133,8 @@ class TestGoingBack:
         written = asked.index(next(it for it in asked if it[0] == "put_referrer"))
         moved = asked.index(("put_manifest", ":production"))
         read_back = ["referrers", "manifest"]  # the second time for the content in the target's newest record
-        assert [method for method, _ in asked[written + 1 : moved]] == [*read_back, *read_back, "resolve"]
+        signatures = ["manifest", *read_back, "manifest"]  # once more: what is held by now is not deleted any more
+        assert [method for method, _ in asked[written + 1 : moved]] == [*read_back, *read_back, *signatures, "resolve"]
         after = ["put_manifest", "resolve", "referrers", "put_blob", "put_referrer"]
         assert [method for method, _ in asked[moved:]] == [*after, "resolve", "put_blob", "put_referrer", *read_back]
 
