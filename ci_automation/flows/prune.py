@@ -80,7 +80,8 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime, g
     led_to = _led_to(repository, tags, ports)
     said = {digest: _said(repository, digest, ports, trusted) for tag, digest in tags.items() if _version(tag, digest)}
     moves = {digest: None if it is None else notes_in(it, Record) for digest, it in said.items()}
-    last, ends = _last_moments(moves), _ends(said, ports.ledger(repository).name.rpartition(":")[0])
+    home = ports.ledger(repository).name.rpartition(":")[0]
+    last, ends = _last_moments(moves), _ends(said, home)
     for name in gone:
         if name in tags or ends.pop(name, None) is None:
             why = "its tag is there" if name in tags else "no signed record in this repository names it"
@@ -93,6 +94,7 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime, g
             moves[digest] is not None,
             _others(tag, tags, led_to),
             last.get(digest),
+            any(record.channel.rpartition(":")[0] == home for record in moves[digest] or ()),
             tuple(sorted(name for name, last_ones in ends.items() if digest in last_ones)),
         )
         for tag, digest in tags.items()

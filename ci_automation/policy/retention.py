@@ -39,8 +39,9 @@ class Window(Struct, frozen=True):
 class Stored(Struct, frozen=True):
     """One artifact: its immutable tag, every other tag that leads to it, and when a channel came to it or left it last.
 
-    `ours` says that a trusted signer signed it. `at` is None if no signed record names it. `last_of` are the
-    channels that had it last by their records, wherever they point now.
+    `ours` says that a trusted signer signed it. `at` is None if no signed record names it, `here` says that one is
+    about a channel of the repository. `last_of` are the channels that had it last by their records, wherever they point
+    now.
     """
 
     digest: Digest
@@ -49,6 +50,7 @@ class Stored(Struct, frozen=True):
     ours: bool
     others: tuple[str, ...] = ()
     at: datetime | None = None
+    here: bool = True
     last_of: tuple[str, ...] = ()
 
 
@@ -69,11 +71,14 @@ class Retention(Struct, frozen=True):
 def retain(artifacts: Sequence[Stored], window: Window, now: datetime) -> Retention:
     """Return the artifacts to keep and to delete, the newest first.
 
-    The newest has the highest version, and among equal versions the latest time at a channel.
+    The newest has the highest version, and among equal versions the latest time at a channel. What only channels of
+    other repositories had is counted by itself: copies of it push nothing out that was published here.
     """
     newest = sorted(artifacts, key=_rank, reverse=True)
-    published = (it.digest for it in newest if it.ours and it.at is not None)
-    last = [*dict.fromkeys(published)][: window.keep_last]  # a digest can have many tags
+    last: list[Digest] = []
+    for here in (True, False):
+        published = (it.digest for it in newest if it.ours and it.at is not None and it.here is here)
+        last += [*dict.fromkeys(published)][: window.keep_last]  # a digest can have many tags
     kept, goes = [], []
     for artifact in newest:
         if reason := _needed(artifact, window, now) or (

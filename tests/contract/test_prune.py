@@ -14,6 +14,7 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, OCI_INDEX, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.tree import Tree
 from ci_automation.cli import run
 from ci_automation.errors import Error
 from ci_automation.flows.apply import apply
@@ -24,6 +25,7 @@ from ci_automation.flows.prune import ChannelRemains, prune, survey
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import had_last
 from ci_automation.flows.update import update
+from ci_automation.flux.version import Version
 from ci_automation.net.values import Complaint
 from ci_automation.policy.model import BUMPS, Action, Policy, SignatureFormat
 from ci_automation.policy.retention import Window
@@ -238,6 +240,17 @@ class TestWhatStays:
             world.registry.put_manifest(tag, world.registry.manifest(CHANNEL.at_digest(digest)))
         assert before == ["v2.98.5"]
         assert set(versions(world, look(world, two))) <= set(before)
+
+    def test_the_newest_whatever_is_copied_from_another_repository(self, world: World) -> None:
+        other = Reference.parse("oci://registry.example/acme/other:production")
+        before = versions(world, look(world))
+        for overlay in (OVERLAY.without("hooks/after.sh"), Tree(OVERLAY.files[:1])):
+            other = other.at_tag(f"with-{len(overlay.files)}")
+            taken = init(other, Version.parse("v2.99.4"), world.ports(), intent(overlay=overlay)).digest
+            copy(world.registry, other, world.registry, CHANNEL.at_tag(f"v2.99.4-{taken.short}"), taken)
+        assert set(versions(world, look(world))) - {"v2.99.4"} == set(before)
+        two = survey(CHANNEL, Window(2), world.ports(), NOW)
+        assert versions(world, two) == ["v2.98.5"]
 
     def test_what_a_run_is_about_to_publish(self, world: World) -> None:
         wish = intent(overlay=OVERLAY.without("hooks/after.sh"), policy=EVERY)

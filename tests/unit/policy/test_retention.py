@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def stored(version: str, *, ours: bool = True, others: tuple[str, ...] = (), days: int | None = 100) -> Stored:
+def stored(
+    version: str, *, ours: bool = True, others: tuple[str, ...] = (), days: int | None = 100, here: bool = True
+) -> Stored:
     at = None if days is None else NOW - timedelta(days=days)
-    digest = Digest.of(f"{version}{ours}{others}{days}".encode())
-    return Stored(digest, f"{version}-{digest.short}", Version.parse(version), ours, others, at)
+    digest = Digest.of(f"{version}{ours}{others}{days}{here}".encode())
+    return Stored(digest, f"{version}-{digest.short}", Version.parse(version), ours, others, at, here)
 
 
 def goes(artifacts: Sequence[Stored], window: Window) -> list[str]:
@@ -53,6 +55,12 @@ MANY = [stored(f"v2.{minor}.0") for minor in range(5)]
         ),
         pytest.param([MANY[4], stored("v2.0.0", days=None)], Window(1), [], id="nothing tells that it was published"),
         pytest.param([*MANY[3:], stored("v2.9.0", days=None)], Window(1), ["v2.3.0"], id="what was not does not count"),
+        pytest.param(
+            [*MANY[3:], *(stored(f"v2.{minor}.0", here=False) for minor in (8, 9))],
+            Window(1),
+            ["v2.8.0", "v2.3.0"],
+            id="another repository's count by themselves",
+        ),
         pytest.param(
             [stored("v2.0.0", days=9), stored("v2.0.0", days=3)], Window(1), ["v2.0.0"], id="two of a version"
         ),
@@ -98,6 +106,7 @@ _ARTIFACTS = st.lists(
         ours=st.booleans(),
         others=st.sampled_from([(), ("production",), ("theirs", "staging")]),
         days=st.none() | st.integers(0, 200),
+        here=st.booleans(),
     ),
     unique_by=lambda artifact: artifact.digest,
     max_size=12,
@@ -114,7 +123,7 @@ def test_nothing_that_is_protected_ever_goes(artifacts: list[Stored], window: Wi
         assert artifact.ours
         assert not artifact.others
         assert artifact.at is not None
-        assert sum(it.version >= artifact.version for it in ours) > window.keep_last
+        assert sum(it.version >= artifact.version for it in ours if it.here is artifact.here) > window.keep_last
         if window.keep_for is not None:
             assert NOW - artifact.at >= window.keep_for
     everything = [*retention.goes, *(kept.artifact for kept in retention.kept)]
