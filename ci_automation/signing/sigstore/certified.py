@@ -1,17 +1,12 @@
-"""Certificates of Fulcio: the identity in a certificate, and signatures made while it was valid.
-
-This module verifies a signature without a bundle (cosign's `.sig` manifests, `--output-signature` files) like cosign's
-`pkg/cosign/verify.go`: the time comes from the log's promise, and everything else is checked as of that time.
-"""
+"""Certificates of Fulcio: the identity in a certificate, and what its key signed."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, base64_decoded
-from ci_automation.signing.trust import Certified, Identity, Rejected
+from ci_automation.signing.sigstore.rekor import base64_decoded
+from ci_automation.signing.trust import Identity, Rejected
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -21,43 +16,6 @@ _ISSUER_V1, _OTHER_NAME, _ISSUER_V2 = (f"1.3.6.1.4.1.57264.1.{number}" for numbe
 _UTF8_STRING = 0x0C
 _SHORT_LENGTHS = 0x80
 _MAX_PEM_BYTES = 64 << 10
-
-
-class Authorities(Protocol):
-    """Roots of a Sigstore instance at a given time; what they did not issue or sign is `Rejected`."""
-
-    def verify_certificate(self, certificate: Certificate, at: datetime) -> None:
-        """Check that this instance's Fulcio issued a certificate and logged it in its certificate log."""
-        ...
-
-    def verify_promise(self, log_id: str, promise: bytes, data: bytes, at: datetime) -> None:
-        """Check that the log of this id, in hexadecimal, signed `data`."""
-        ...
-
-
-def verify_detached(
-    authorities: Authorities, message: bytes, signature: bytes, certificate_pem: str, entry_json: str
-) -> Certified:
-    """Verify `signature` over `message` with its certificate and its entry in a log of Rekor v1.
-
-    Raises:
-        Rejected: the signature is invalid.
-    """
-    certificate = certificate_of_pem(certificate_pem)
-    try:
-        entry = LogEntry.parse(entry_json)
-        promise, record = base64_decoded(entry.promise), entry.record
-    except UnreadableEntry as reason:
-        raise Rejected(f"its entry in the log cannot be read: {reason}") from None
-    at = datetime.fromtimestamp(entry.payload.integrated_time, UTC)
-    authorities.verify_promise(entry.payload.log_id, promise, entry.signed_bytes, at)
-    if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
-        raise Rejected(f"its certificate was not valid when the log recorded it, {at:%Y-%m-%d %H:%M:%S} UTC")
-    authorities.verify_certificate(certificate, at)
-    require_code_signing(certificate)
-    _require_bound(record, message, signature, certificate)
-    require_signed(certificate, signature, message)
-    return Certified(identity_of(certificate), message, 1, at)
 
 
 def certificate_of_pem(pem: str) -> Certificate:
@@ -148,8 +106,12 @@ def require_code_signing(certificate: Certificate) -> None:
         raise Rejected("its certificate is not for signing code")
 
 
-def _require_bound(record: object, message: bytes, signature: bytes, certificate: Certificate) -> None:
-    """Check that an entry's body names exactly this signature, certificate and message (CVE-2022-36056)."""
+def require_bound(record: object, message: bytes, signature: bytes, certificate: Certificate) -> None:
+    """Check that an entry's body names exactly this signature, certificate and message (CVE-2022-36056).
+
+    Raises:
+        Rejected: it names something else.
+    """
     match record:
         case {
             "apiVersion": "0.0.1",

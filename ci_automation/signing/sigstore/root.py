@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -14,6 +15,7 @@ from ci_automation.hiding import Hiding
 from ci_automation.net.network import Network
 from ci_automation.signing.sigstore import certified
 from ci_automation.signing.sigstore.instance_files import MAX_CONFIG_BYTES, TrustConfigUnreadable, config, roots_in
+from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, base64_decoded
 from ci_automation.signing.trust import Certified, Rejected
 
 if TYPE_CHECKING:
@@ -84,7 +86,34 @@ class TrustRoot(Hiding, Struct, frozen=True):
     def verify_detached(self, message: bytes, signature: bytes, certificate_pem: str, entry_json: str) -> Certified:
         """Verify a signature with its certificate and its `dev.sigstore.cosign/bundle`; see `CertificateRoot`."""
         instance = _instance(self)
-        return _contained(lambda: certified.verify_detached(instance, message, signature, certificate_pem, entry_json))
+        return _contained(lambda: _verify_detached(instance, message, signature, certificate_pem, entry_json))
+
+
+def _verify_detached(
+    instance: Instance, message: bytes, signature: bytes, certificate_pem: str, entry_json: str
+) -> Certified:
+    """Verify `signature` over `message` without a bundle, like cosign's `pkg/cosign/verify.go`.
+
+    The time comes from the promise of a log of Rekor v1, and everything else is checked as of that time.
+
+    Raises:
+        Rejected: the signature is invalid.
+    """
+    certificate = certified.certificate_of_pem(certificate_pem)
+    try:
+        entry = LogEntry.parse(entry_json)
+        promise, record = base64_decoded(entry.promise), entry.record
+    except UnreadableEntry as reason:
+        raise Rejected(f"its entry in the log cannot be read: {reason}") from None
+    at = datetime.fromtimestamp(entry.payload.integrated_time, UTC)
+    instance.verify_promise(entry.payload.log_id, promise, entry.signed_bytes, at)
+    if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
+        raise Rejected(f"its certificate was not valid when the log recorded it, {at:%Y-%m-%d %H:%M:%S} UTC")
+    instance.verify_certificate(certificate, at)
+    certified.require_code_signing(certificate)
+    certified.require_bound(record, message, signature, certificate)
+    certified.require_signed(certificate, signature, message)
+    return Certified(certified.identity_of(certificate), message, 1, at)
 
 
 def _contained(verify: Callable[[], Certified]) -> Certified:
