@@ -175,6 +175,8 @@ def _through(key: SSlibKey, signer: Callable[[], Signer]) -> Opened:
 def _require_safe(address: str) -> None:
     """Refuse an address that would send credentials without encryption."""
     try:
-        Origin.secure(address)
+        origin = Origin.of(address)
     except UnsafeAddress as error:
         raise Refused(f"its address cannot be used: {error}") from None
+    if origin.scheme != "https" and not origin.is_loopback:
+        raise Refused("its address is not https://")
