@@ -228,7 +228,9 @@ def approval_commands(
     applying: Sequence[str],
     plan_file: str | None = None,
 ) -> str:
-    """Return the commands that approve the waiting steps, each with those below it, or nothing where none waits.
+    """Return the commands that approve the waiting steps, or nothing where none waits.
+
+    A step above another one adds its digest to the command of that.
 
     `artifact` is a name or an address. `planning` and `applying` are the options to repeat; a shell takes the lines as
     they are. With a `plan_file` the plan is made already.
@@ -238,11 +240,13 @@ def approval_commands(
     last: tuple[Digest, ...] = ()
     for step, digests in approvals(waiting):
         if last and last[-1] in digests:
-            lines.append(f"To approve {step.new_version} too, instead of the last line:")
-        elif last:
-            lines.append(f"Or approve {step.new_version} instead of that (the next run asks for the other one again):")
-        approved = (part for digest in digests for part in ("--approve", str(digest)))
-        lines.append(shlex.join(("flux-manifests", "apply", plan_file or "plan.json", *approved, *applying)))
+            lines.append(f"To approve {step.new_version} too, add to that: --approve {step.target}")
+        else:
+            if last:
+                instead = "instead of that (the next run asks for the other one again):"
+                lines.append(f"Or approve {step.new_version} {instead}")
+            approved = (part for digest in digests for part in ("--approve", str(digest)))
+            lines.append(shlex.join(("flux-manifests", "apply", plan_file or "plan.json", *approved, *applying)))
         last = digests
     return "\n".join(lines) if last else ""
 
