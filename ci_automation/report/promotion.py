@@ -100,7 +100,9 @@ def promotion_headline(shown: PromotionShown, *, fails: bool = False) -> MarkedL
         words = f"{shown.version} is current" if shown.ahead else f"nothing to do at {shown.version}"
     else:
         decided = _OPEN if shown.is_open else HEADLINES[shown.decision]
-        words = f"{shown.version} from {shown.origin} {decided}{because(shown.findings) if _asks(shown) else ''}"
+        is_content = shown.before is not None and shown.version == shown.old_version
+        what = f"changed content of {shown.version}" if is_content else str(shown.version)
+        words = f"{what} from {shown.origin} {decided}{because(shown.findings) if _asks(shown) else ''}"
         if fails and shown.decision is Decision.WAIT:
             words += f": {'; '.join(brief_cell(shown.reasons, shown.findings.gates))}"
     if shown.ahead and shown.findings.gates:

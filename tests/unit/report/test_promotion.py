@@ -112,6 +112,11 @@ AHEAD = replace(SHOWN, ahead=True)
             f"nothing yet; v2.99.4 from {SHOWN.source} needs approval: it soaks until 2026-11-22",
             "needs approval",
         ),
+        (
+            replace(AHEAD, old_version=SHOWN.version),
+            f"v2.99.4 now; changed content of v2.99.4 from {SHOWN.source} is waiting",
+            "waiting",
+        ),
         (replace(AHEAD, version=None, digest=None), "v2.98.8 now; it soaks until 2026-11-22", "waiting"),
         (replace(AHEAD, decision=Decision.AUTO, findings=Findings()), "v2.99.4 is current", "nothing to do"),
     ],
