@@ -111,7 +111,7 @@ def finish(
     every: tuple[Result | PromotionResult, ...] = (*results, *promotions)
     several = len(every) > 1
     for it in results if given.output == "text" else ():
-        if isinstance(it.done, Error) and it.done.code in {"unsigned", "not-ours"}:
+        if isinstance(it.done, Error) and "--adopt`" in it.done.hint:
             from ci_automation.cli.proposals import name_adoption
 
             name_adoption(it.target, it.done, given)

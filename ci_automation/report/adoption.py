@@ -106,7 +106,9 @@ def adoption_parts(adoption: Adoption, shown: int | None = _LINES, *, every: boo
 
 def _facts(adoption: Adoption) -> Iterator[str]:
     """Yield why it is shown, and what it says of itself."""
-    yield from (*adoption.problem.split("\n"), "", f"{adoption.channel} is at {adoption.digest}.")
+    yield from (*adoption.problem.split("\n"), "")
+    if str(adoption.digest) not in adoption.problem:
+        yield f"{adoption.channel} is at {adoption.digest}."
     if adoption.stated:
         yield f"Its manifest says, and no signature proves: {'; '.join(map(plain_line, adoption.stated))}."
     yield f"It is Flux {adoption.version} with {_options(adoption.options)}."

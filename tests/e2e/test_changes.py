@@ -286,7 +286,7 @@ class TestAdoption:
         before = desk.state()
         ran = desk.run(*UPDATE, "--adopt", "--accept-edits", "--output", "json")
         assert (ran.code, ran.error["code"]) == (10, "not-adopted")
-        assert f"{CHANNEL} is at {planted}." in ran.err
+        assert f"@{planted} is not signed" in ran.err
         assert f"All files but {COMPONENTS} (compared with {signed}, which is signed):" in ran.err
         assert "\n  -  replicas: 1\n  +  replicas: 3\n" in ran.err
         assert "certain, overlay: the overlay at ./ cannot be built: absent.yaml is not in the artifact" in ran.err

@@ -6,6 +6,7 @@ Whoever can write to the registry is played by the test itself, which has the la
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -187,15 +188,18 @@ class TestMovedBack:
         point_channel(desk, next(digest for tag, digest in tags(desk).items() if tag.startswith("v2.98.8-")))
         assert desk.ok("verify", CHANNEL, *TRUSTED).out.startswith(f"{CHANNEL} is signed: ")
 
-    @pytest.mark.usefixtures("old")
-    def test_or_a_person_adopts_it(self, desk: Desk) -> None:
+    def test_or_a_person_adopts_it(self, desk: Desk, old: str) -> None:
         before = desk.state()
         ran = desk.run(*UPDATE, "--adopt")
         assert (ran.code, "code not-adopted" in ran.err) == (10, True)
         assert "a signed record says that it was moved on" in ran.err
+        assert ran.err.count(f"{CHANNEL} is at {old}") == 1
         assert f"{CHANNEL} was not adopted: no person confirmed it" in ran.err  # it is signed
         assert desk.state() == before
-        assert desk.ok(*UPDATE, "--adopt", "--yes", "--output", "json").json["version"] == "v2.98.5"
+        told = desk.run(*UPDATE).err
+        assert "use the command above" in told
+        (adopting,) = (line for line in told.splitlines() if line.startswith("flux-manifests update"))
+        assert desk.ok(*shlex.split(adopting)[1:], "--yes", "--output", "json").json["version"] == "v2.98.5"
         ran = desk.ok(*UPDATE, "--output", "json")
         assert (ran.json["signature"], ran.json["version"]) == ("verified", "v2.98.8")
 

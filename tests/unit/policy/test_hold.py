@@ -173,3 +173,8 @@ def test_a_step_is_held_where_a_hold_makes_it_wait_and_not_where_something_else_
     waits, passes = (hold_verdict((HOLD,), offered(version), NOW) for version in ("v2.9.4", "v2.9.5"))
     soaks = replace(waits, gate="soak")
     assert [is_held((soaks, it)) for it in (waits, passes)] == [True, False]
+
+
+def test_a_hold_on_a_digest_alone_is_called_by_the_digest() -> None:
+    assert HOLD.told_at(Version.parse("v2.8.8")) == f"v2.9.4 ({REFUSED.short})"
+    assert HOLD.told_at(HOLD.version) == f"digest {REFUSED.short}"

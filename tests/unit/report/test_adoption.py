@@ -50,6 +50,12 @@ def test_every_file_is_shown_with_its_digest_and_what_became_of_it() -> None:
     assert "\x1b" not in text
 
 
+def test_the_digest_is_told_once() -> None:
+    at = f"{ADOPTION.channel} is at {ADOPTION.digest}"
+    assert adoption_text(ADOPTION).splitlines()[2] == f"{at}."
+    assert adoption_text(replace(ADOPTION, problem=f"{at}, and another channel has it")).count(at) == 1
+
+
 def test_what_the_manifest_says_plain_secrets_and_rights_come_before_the_difference() -> None:
     right = Right("", ("user a",), "ClusterRole b", "c", "read pods", Severity.INFO)
     shown = replace(
