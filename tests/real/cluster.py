@@ -23,7 +23,7 @@ from tests.real.peers import peer
 from tests.real.processes import Daemon, free_port, run, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     Object = dict[str, Any]
@@ -33,6 +33,7 @@ TOKEN = "canary-the-admin's-token"
 START = 60.0
 POLL = 1.0  # each look is a process of kubectl
 AT_WORK = "Starting workers"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 # A test does not wait out a back-off of up to a quarter of an hour.
 PACE = ("--min-retry-delay=250ms", "--max-retry-delay=1s")
 
@@ -48,6 +49,7 @@ class Cluster:
         self.daemons: list[Daemon] = []
         self._stack = ExitStack()
         self._kubeconfig = folder / "kubeconfig"
+        self._port = 0
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -113,6 +115,18 @@ class Cluster:
             ProgramFailed: it would not take all of it.
         """
         self._apply(text, owner, "--dry-run=server")
+
+    def define(self, definitions: Iterable[Object], owner: str, *, dry: bool = False) -> list[str]:
+        """Apply definitions of objects as kustomize-controller does, or try that; return why some are not taken.
+
+        kubectl would do the same, and make the API server describe all of its kinds each time.
+        """
+        how = f"fieldManager={owner}&force=true{'&dryRun=All' if dry else ''}"
+        answers = [
+            self._ask("PATCH", f"{DEFINITIONS}/{each['metadata']['name']}?{how}", json.dumps(each))
+            for each in definitions
+        ]
+        return [json.loads(text)["message"] for status, text in answers if status >= HTTPStatus.BAD_REQUEST]
 
     def get(self, kind: str, name: str, namespace: str = NAMESPACE) -> Object | None:
         """Return an object, or nothing where it is not there."""
@@ -250,7 +264,7 @@ class Cluster:
         return client
 
     def _start_api_server(self, etcd: str) -> None:
-        port = free_port()
+        self._port = port = free_port()
         key, users = self.folder / "service-accounts.pem", self.folder / "tokens.csv"
         key.write_bytes(service_account_key())
         users.write_text(f"{TOKEN},admin,1,system:masters\n")
@@ -263,7 +277,26 @@ class Cluster:
         services = ("--service-cluster-ip-range", "10.9.0.0/24")
         # It collects less garbage, and takes a quarter less time for it.
         daemon = self._start("kube-apiserver", *addresses, *files, *accounts, *issuer, *rules, *services, GOGC="400")
-        daemon.wait_until(lambda: _is_ready(port), START, "being ready")
+        daemon.wait_until(self._api_server_ready, START, "being ready")
+
+    def _api_server_ready(self) -> bool | None:
+        try:
+            status, _ = self._ask("GET", "/readyz")
+        except OSError:
+            return None
+        return status == HTTPStatus.OK or None
+
+    def _ask(self, method: str, path: str, body: str = "") -> tuple[int, str]:
+        """Return the API server's status and answer; its certificate is its own work of a second ago."""
+        trusting = ssl._create_unverified_context()  # noqa: S323
+        api = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=START, context=trusting)
+        try:
+            headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/apply-patch+yaml"}
+            api.request(method, path, body, headers)
+            answer = api.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            api.close()
 
     def _start_controller(self, name: str, *arguments: str, namespace: str | None = None, **more: str) -> Daemon:
         ports = [f"127.0.0.1:{free_port()}" for _ in range(2)]
@@ -273,19 +306,6 @@ class Cluster:
         environment = {"KUBECONFIG": str(self._kubeconfig), "RUNTIME_NAMESPACE": namespace or NAMESPACE}
         folders = {"HOME": str(self._made(f"{name}-home")), "TMPDIR": str(self._made(f"{name}-tmp"))}
         return self._start(name, *common, watch, *listen, *arguments, **environment, **folders, **more)
-
-
-def _is_ready(port: int) -> bool | None:
-    """Return whether an API server on this machine says that it is ready."""
-    trusting = ssl._create_unverified_context()  # noqa: S323  # its certificate is its own work of a second ago
-    api = http.client.HTTPSConnection("127.0.0.1", port, timeout=START, context=trusting)
-    try:
-        api.request("GET", "/readyz", headers={"Authorization": f"Bearer {TOKEN}"})
-        return api.getresponse().status == HTTPStatus.OK or None
-    except OSError:
-        return None
-    finally:
-        api.close()
 
 
 def manifest(version: str, kind: str, metadata: Object, **rest: Object) -> Object:

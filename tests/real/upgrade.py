@@ -14,7 +14,7 @@ from ci_automation.flux.render import render
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.text import SEPARATOR
 from ci_automation.flux.version import Version
-from tests.real.cluster import manifest
+from tests.real.cluster import DEFINITIONS, manifest
 from tests.real.processes import ProgramFailed, wait_until
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 OWNER = "kustomize-controller"
 WATCHER = "source-watcher"  # came with 2.7
 SERVED = 20.0
-_INVALID = re.compile(
-    r'CustomResourceDefinition(?:\.apiextensions\.k8s\.io)? "(?P<name>[^"]+)" is invalid: (?P<why>.*)'
-)
+_INVALID = re.compile(r'CustomResourceDefinition\.apiextensions\.k8s\.io "(?P<name>[^"]+)" is invalid: (?P<why>.*)')
 _MISSING = re.compile(
     r'status\.storedVersions\[\d+\]: Invalid value: "(?P<version>[^"]+)": missing from spec\.versions; '
 )
@@ -78,10 +76,10 @@ def components(releases: Path, tag: str, *, extras: bool = True) -> str:
     return render(bundle, version, Options(components=(*DEFAULT_COMPONENTS, *extra)))
 
 
-def definitions(text: str) -> str:
-    """Return the custom resource definitions alone of a components file, as JSON, which kubectl reads much faster."""
+def definitions(text: str) -> list[Object]:
+    """Return the custom resource definitions alone of a components file."""
     parts = (part for part in text.split(SEPARATOR) if "\nkind: CustomResourceDefinition\n" in part)
-    return listed(yaml.load(part, yaml.CSafeLoader) for part in parts)
+    return [yaml.load(part, yaml.CSafeLoader) for part in parts]
 
 
 def listed(objects: Iterable[Object]) -> str:
@@ -142,7 +140,8 @@ class Upgrades:
         Raises:
             ProgramFailed: the API server refused some of it.
         """
-        self.cluster.apply(self._definitions_of[version], OWNER)
+        if errors := self.cluster.define(self._definitions_of[version], OWNER):
+            raise ProgramFailed("\n".join(errors))
 
     def refused(self, version: str) -> Refused:
         """Return what the API server would refuse of a release: by definition, the stored versions that it lacks.
@@ -150,11 +149,7 @@ class Upgrades:
         Raises:
             AssertionError: it refused something for another reason.
         """
-        try:
-            self.cluster.try_out(self._definitions_of[version], OWNER)
-        except ProgramFailed as failed:
-            return refusals(str(failed))
-        return {}
+        return refusals(self.cluster.define(self._definitions_of[version], OWNER, dry=True))
 
     def create(self, kind: str, version: str) -> None:
         """Let the team make one more object, not by server-side apply: nobody applies it, and somebody updated it."""
@@ -228,21 +223,21 @@ class Upgrades:
         if self.made:  # or some would outlive their definitions
             self.cluster.kubectl("delete", self._resources(), "--all", "--all-namespaces", "--wait=false")
         self.made = []
-        self.cluster.kubectl("delete", "--raw", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+        self.cluster.kubectl("delete", "--raw", DEFINITIONS)
         wait_until(lambda: not self.stored() or None, SERVED, lambda: f"the API server keeps {self.stored()}")
 
 
-def refusals(said: str) -> Refused:
-    """Return what an API server's errors, one a line, refuse: by definition, the stored versions that are missing.
+def refusals(errors: Iterable[str]) -> Refused:
+    """Return what an API server's errors refuse: by definition, the stored versions that are missing.
 
     Raises:
-        AssertionError: a line says something else.
+        AssertionError: one says something else.
     """
     found: dict[str, frozenset[str]] = {}
-    for line in said.splitlines():
-        match = _INVALID.search(line)
-        assert match, line
+    for error in errors:
+        match = _INVALID.match(error)
+        assert match, error
         versions = _MISSING.findall(match["why"])
-        assert len(versions) == match["why"].count("Invalid value"), line
+        assert len(versions) == match["why"].count("Invalid value"), error
         found[match["name"]] = frozenset(versions)
     return found
