@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # What takes minutes begins first, so that no worker is left alone with it at the end.
 LONGEST = (
-    *("test_life", "test_action", "test_callers", "test_judge", "test_guard_follow", "test_image", "test_cosign"),
-    *("test_preview", "test_migration", "test_image_mirror"),
+    *("test_life", "test_action", "test_callers", "test_guard_clusters", "test_guard_follow", "test_migration"),
+    *("test_judge", "test_image", "test_changes", "test_preview", "test_cosign", "test_image_mirror", "test_package"),
     *("test_kustomize_builds", "test_promote", "test_keyless_crash", "test_crash"),
 )
 # The tests of a file share what takes long to start, so that one worker runs them; the tests of these share nothing.
