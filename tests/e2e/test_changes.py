@@ -335,7 +335,7 @@ class TestAdoption:
         assert recording
         assert f"signing {digest}" in rest
         assert f"signing {digest}" not in shown
-        assert f"{CHANNEL} is at {digest}." in shown
+        assert f"@{digest} is not signed" in shown
         assert "It is Flux v2.99.4 with Flux's default options." in shown
         assert f"{COMPONENTS} equals what Flux v2.99.4 renders with its options, byte for byte." in shown
         assert f"All files but {COMPONENTS} (no signed digest to compare them with):" in shown
@@ -350,7 +350,7 @@ class TestAdoption:
             "\nNothing was verified: no public key or identity is given. So no signed hold was read: a release above "
             "may be one that was rolled back.\nIf no signer of yours"
         ) in unverified
-        assert f"begin with `update {CHANNEL} --adopt`" in unverified
+        assert f"begin with `update {CHANNEL} --adopt --signing key" in unverified
         assert "Nothing was verified" not in desk.ok("check", CHANNEL, *TRUSTED).out
         assert (
             "its signature was not checked.\nNothing was verified: no public key" in desk.ok("pull", CHANNEL, "out").out
