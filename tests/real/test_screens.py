@@ -118,7 +118,7 @@ def test_a_plan_from_2_7_3_to_2_9_4_fits_on_two_screens(
         assert len(step.partition("To read all of it:")[0].splitlines()) <= (23 if "danger" in step else 12), step
     assert "warning, networkPolicyNarrowed, auto" in words
     commands = [line for line in shown.splitlines() if line.startswith("flux-manifests ")]
-    assert [line.split()[1] for line in commands] == ["plan", "plan", "apply", "apply"]
+    assert [line.split()[1] for line in commands] == ["plan", "plan", "apply"]
     capsys.readouterr()
     assert run(["plan", "production", "-v"]) == 0
     told = re.findall(r"^ {8}v[0-9a-z]+ of \w+ is removed: .* \([0-9a-f]{16}\)$", capsys.readouterr().out, re.MULTILINE)
