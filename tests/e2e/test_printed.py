@@ -438,7 +438,7 @@ def test_a_key_that_nobody_named_and_that_is_not_here_is_a_placeholder(desk: Des
         (desk.folder / f"cosign.{half}").rename(desk.folder / f"own.{half}")
     told = desk.ok("check", CHANNEL).out
     assert "cosign." not in told
-    assert ("--public-key YOUR.pub " in told, told.count("--key YOUR.key ")) == (True, 2)
+    assert ("--public-key YOUR.pub " in told, told.count("--key YOUR.key ")) == (True, 3)
     for half in ("key", "pub"):
         told = told.replace(f"YOUR.{half}", f"own.{half}")
     for _, *words in approval(told):
