@@ -379,7 +379,7 @@ class TestAhead:
         assert run(["plan", "production", "--exit-code"]) == 3
         out = capsys.readouterr().out
         assert "nothing yet; " in out
-        assert "A person must choose the first digest of the channel." in out
+        assert "A person must choose the first digest of a channel." in out
         assert self.channels() == self.before
         assert shlex.split(out.splitlines()[-1])[1:] == at_once
         assert run(at_once) == 0
