@@ -69,21 +69,25 @@ def print_proposals(
     says_next: bool,
 ) -> None:
     """Print how to read all of the steps that were `shown`, and how to do or to approve those that wait."""
-    if shown and not given.verbose:
-        print_text("\n".join((TO_READ, *_reading(goal, run, given, shown, writes=says_next))))
+    again = _again(given, run)
+    repeated = repeated_options(again, begun=bool(run.done))
+    planning = (*planned(goal, given), *flags(given), *repeated)
+    applying = (*signing_options(goal, given), *repeated)
+    reads = bool(shown) and not given.verbose
+    commands = approval_commands(goal.name, run.waiting, (*(["-v"] if reads else []), *planning), applying, plan_file)
+    makes_plan = bool(commands) and not (plan_file or run.unsigned)  # which shows all of what waits
+    reading = _reading(goal, run, given, shown, writes=says_next, makes_plan=makes_plan) if reads else ()
+    if reading:
+        print_text("\n".join((TO_READ, *reading)))
     if run.unsigned:
         print_text(f"{_ADOPTING}\n{_updating(goal, replace(given, adopt=True), begun=False)}")
         return
-    again = _again(given, run)
     if says_next and run.waiting and run.waiting[0].decision is Decision.AUTO:
         what = _ADOPTING if again.adopt else f"To publish {run.waiting[0].new_version}:"
         print_text(f"{what}\n{_updating(goal, again, begun=bool(run.done))}")
     if any(it.held for it in run.plan.passed_over) or any(is_held(step.gates) for step in run.waiting):
         print_lifting(goal, given)
-    repeated = repeated_options(again, begun=bool(run.done))
-    planning = (*planned(goal, given), *flags(given), *repeated)
-    applying = (*signing_options(goal, given), *repeated)
-    if commands := approval_commands(goal.name, run.waiting, planning, applying, plan_file):
+    if commands:
         print_text(f"To approve:\n{commands}")
 
 
@@ -96,14 +100,17 @@ def print_lifting(goal: Target, given: Arguments) -> None:
 
 
 def _reading(
-    goal: Target, run: Outcome, given: Arguments, shown: Sequence[PlannedStep], *, writes: bool
+    goal: Target, run: Outcome, given: Arguments, shown: Sequence[PlannedStep], *, writes: bool, makes_plan: bool
 ) -> Sequence[str]:
-    """Return the commands that show every line of these steps; one that writes is not run again for that."""
+    """Return the commands that show every line of these steps; one that writes is not run again for that.
+
+    The command that `makes_plan` for an approval shows every line of what waits, and is printed below.
+    """
     if not writes:
-        return (whole(),)
+        return () if makes_plan else (whole(),)
     published = [it for it in shown if it in run.plan.steps[: run.done]]
     found = [differing(goal, published[0].base, published[-1].target, given)] if published else []
-    if len(published) < len(shown):
+    if len(published) < len(shown) and not makes_plan:
         repeated = repeated_options(_again(given, run), begun=bool(run.done))
         options = (*planned(goal, given), *flags(given), *repeated)
         found.append(shlex.join(("flux-manifests", "plan", "-v", goal.name, *options)))

@@ -107,7 +107,7 @@ def test_a_plan_from_2_7_3_to_2_9_4_fits_on_two_screens(
     (tmp_path / ".github/flux-manifests.yaml").write_text(CONFIG.format(releases=flux_releases(), keys=KEYS))
     assert run(["init", "production", "--flux-version", "v2.7.3"]) == 0
     shown = "\n".join(screen(tmp_path, COLUMNS, "plan", "production"))
-    read = shown.partition("To read all of it:")[0]  # without commands, whose paths and digests have any length
+    read = shown.partition("To approve:")[0]  # without commands, whose paths and digests have any length
     assert screen_lines(read) <= LINES, shown
     words = " ".join(shown.split())
     assert "10 CRDs lose v1beta2 (Alert, Bucket, GitRepository" in words
@@ -115,10 +115,10 @@ def test_a_plan_from_2_7_3_to_2_9_4_fits_on_two_screens(
     assert words.startswith("production: v2.7.5 needs approval: "), words
     for step in shown.split("\n\n")[1:]:
         # Ten lines and two titles, but for dangers, which are whole, and warnings: 10 CRDs lose a version.
-        assert len(step.partition("To read all of it:")[0].splitlines()) <= (23 if "danger" in step else 12), step
+        assert len(step.partition("To approve:")[0].splitlines()) <= (23 if "danger" in step else 12), step
     assert "warning, networkPolicyNarrowed, auto" in words
     commands = [line for line in shown.splitlines() if line.startswith("flux-manifests ")]
-    assert [line.split()[1] for line in commands] == ["plan", "plan", "apply"]
+    assert [line.split()[1] for line in commands] == ["plan", "apply"]
     capsys.readouterr()
     assert run(["plan", "production", "-v"]) == 0
     told = re.findall(r"^ {8}v[0-9a-z]+ of \w+ is removed: .* \([0-9a-f]{16}\)$", capsys.readouterr().out, re.MULTILINE)
