@@ -102,27 +102,26 @@ def init_command(
     allowed = MigrationAllowances(keep_sync, allow_secrets, still_in_git)
     _require_fitting(source, flux_version, allowed, given)
     (goal,) = rendered((target(artifact, given),), print_aside)
-    if source is not None:
-        taken = read_bootstrapped(Path(source), goal.ports, goal.intent, allowed)
-    else:
-        taken = BootstrappedFolder(Version.parse(flux_version or ""), goal.intent)
-        if taken.intent.overlay and not allow_secrets:
-            require_encrypted(taken.intent.overlay, goal.intent)
+    taken = _taken(source, flux_version, allowed, goal)
     first = propose_init(goal.channel, taken.version, goal.ports, taken.intent)
     if not allow_secrets:
         require_encrypted_build(first.hazards)
     result = publish_first(first, goal.ports, taken.intent)
     if source is None:
         _print(result, goal, given)
-        return
-    steps, objects = migration_steps(source, taken.git, keep_sync=keep_sync), _objects(goal, given).rstrip()
-    if given.output == "json":
-        _print(result, goal, given, f"{steps}\n\n{objects}")
-        return
-    with redirect_stdout(sys.stderr):
-        _print(result, goal, given)
-        print_text(f"\n{steps}\n")
-    print_text(objects)
+    else:
+        _print_migrated(result, goal, given, migration_steps(source, taken.git, keep_sync=keep_sync))
+
+
+def _taken(
+    source: str | None, flux_version: str | None, allowed: MigrationAllowances, goal: Target
+) -> BootstrappedFolder:
+    """Return what the artifact is made of: a folder of `flux bootstrap`, or a version and the overlay of the options."""
+    if source is not None:
+        return read_bootstrapped(Path(source), goal.ports, goal.intent, allowed)
+    if goal.intent.overlay and not allowed.allow_secrets:
+        require_encrypted(goal.intent.overlay, goal.intent)
+    return BootstrappedFolder(Version.parse(flux_version or ""), goal.intent)
 
 
 def _require_fitting(
@@ -152,6 +151,18 @@ def _objects(goal: Target, given: Arguments) -> str:
         return found.to_yaml(verifying_keys(goal.configured, given))
     except (UsageError, VerificationFailed) as error:
         return f"# `sync-manifests` prints the objects: {plain_text(str(error))}"
+
+
+def _print_migrated(result: FirstArtifact, goal: Target, given: Arguments, steps: str) -> None:
+    """Print the objects by which a cluster follows the artifact, and everything else on standard error."""
+    objects = _objects(goal, given).rstrip()
+    if given.output == "json":
+        _print(result, goal, given, f"{steps}\n\n{objects}")
+        return
+    with redirect_stdout(sys.stderr):
+        _print(result, goal, given)
+        print_text(f"\n{steps}\n")
+    print_text(objects)
 
 
 def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str = "") -> None:
