@@ -116,7 +116,7 @@ def init_command(
 def _taken(
     source: str | None, flux_version: str | None, allowed: MigrationAllowances, goal: Target
 ) -> BootstrappedFolder:
-    """Return what the artifact is made of: a folder of `flux bootstrap`, or a version and the overlay of the options."""
+    """Return what the artifact is made of: a folder of `flux bootstrap`, or a version and the overlay of options."""
     if source is not None:
         return read_bootstrapped(Path(source), goal.ports, goal.intent, allowed)
     if goal.intent.overlay and not allowed.allow_secrets:

@@ -201,18 +201,16 @@ def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
 
 def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str]:
     """Yield what a person must not miss besides the steps."""
-    from ci_automation.cli.follow_up import in_sentence
-
     intent = result.target.intent
     if outcome.plan.steps:
         yield from _of_steps(outcome, intent)
     yield from _of_trust(result, outcome, given)
     if not outcome.placed:
-        verify = in_sentence(result.target, given, "verify")
+        verify = _command(result, given, "verify")
         yield f"Not checked: whether the channel was moved back to an earlier digest. {verify} checks that."
     if outcome.astray:
         tags = ", ".join(outcome.astray)
-        heal = in_sentence(result.target, given, "check", "--heal")
+        heal = _command(result, given, "check", "--heal")
         yield f"Version tags that do not lead to this digest: {tags}. {heal} moves them."
     for it in outcome.vulnerable:
         fixed = f"{it.fixed_by} fixes it" if it.fixed_by else "no step of this plan fixes it"
@@ -223,15 +221,19 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
         yield "Nothing was published, so the change of the identity waits: go on signing as before until then."
 
 
+def _command(result: Result, given: Arguments, *words: str) -> str:
+    from ci_automation.cli.follow_up import in_sentence
+
+    return in_sentence(result.target, given, *words)
+
+
 def _of_trust(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str]:
     """Yield whose signature was verified; the headline says of an unsigned digest that it is adopted first."""
     if not outcome.verified:
         unread = " So no signed hold was read: a release above may be one that was rolled back."
         yield f"Nothing was verified: {result.target.ports.why_nobody}.{unread if outcome.plan.steps else ''}"
         if not (outcome.unsigned or result.target.intent.unsafe_unsigned):
-            from ci_automation.cli.follow_up import in_sentence
-
-            adopting = in_sentence(result.target, given, "update", "--adopt")
+            adopting = _command(result, given, "update", "--adopt")
             yield f"If no signer of yours signed it, begin with {adopting}, which shows every file first."
     if result.target.intent.adopt and outcome.trust == "verified" and not outcome.healed:
         yield f"{outcome.plan.current} is trusted already: there is nothing to adopt."

@@ -47,7 +47,7 @@ MAKING = {
             "clusters",
         )
     ),
-    *(f"{OURS}{it}" for it in ("flux.recover", "flux.render", "report.changes", "report.findings", "cli.follow_up")),
+    *(f"{OURS}{it}" for it in ("flux.recover", "flux.render", "report.changes", "report.findings")),
     f"{OURS}records",
 }
 SIGSTORE = {"sigstore", "tuf", "pydantic", f"{OURS}signing.sigstore"}
