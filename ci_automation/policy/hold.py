@@ -46,7 +46,7 @@ class Hold(Struct, frozen=True):
     @property
     def end(self) -> str:
         """Return until when it counts, in words."""
-        return f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "until there is a newer release"
+        return f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "until the channel takes a newer release"
 
     def told_at(self, version: Version | None) -> str:
         """Return what it is on, for people: for a channel at the same `version` the digest alone, no release."""

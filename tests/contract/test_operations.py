@@ -203,7 +203,10 @@ class TestLiftHold:
         assert shown.code == 0, shown
         assert "webhooks time out" in shown.summary
         short = had.removeprefix("sha256:")[:12]
-        assert f"on {PATCH} ({short}) ends now. It kept {had} back until there is a newer release." in shown.summary
+        assert (
+            f"on {PATCH} ({short}) ends now. It kept {had} back until the channel takes a newer release."
+            in shown.summary
+        )
         assert f"The next scheduled run publishes {PATCH}: {had}" in shown.summary
         asked.approve()
         done = asked.do(shown.outputs["shown"])

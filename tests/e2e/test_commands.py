@@ -668,7 +668,9 @@ class TestLiftingAHold:
         assert (refused.code, refused.error["code"], desk.state()) == (11, "not-confirmed", there)
         assert refused.error["message"] == f"no hold on {CHANNEL} was lifted: no person confirmed it"
         told = re.sub(r"[0-9a-f]{12}", "-", refused.err)
-        assert told.startswith("The hold on v2.98.8 (-) counts until there is a newer release: webhooks\nThe next run")
+        assert told.startswith(
+            "The hold on v2.98.8 (-) counts until the channel takes a newer release: webhooks\nThe next run"
+        )
         ran = desk.ok(*lifting, "--yes")
         assert (ran.json["changed"], ran.json["digest"]) == (True, before)
         assert [hold["refused"]["version"] for hold in ran.json["lifted"]] == ["v2.98.8"]
@@ -713,7 +715,7 @@ class TestLiftingAHold:
         held = plan["steps"][0]["target"].removeprefix("sha256:")[:12]
         lifted = desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED)
         assert f"The hold on digest {held} on {CHANNEL} is lifted.\n" in lifted.out
-        assert f"The hold on digest {held} counts until there is a newer release: x\n" in lifted.err
+        assert f"The hold on digest {held} counts until the channel takes a newer release: x\n" in lifted.err
 
     def test_of_a_channel_that_left_the_hold_it_says_where_that_is(self, desk: Desk) -> None:
         held = desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"]

@@ -113,7 +113,7 @@ def test_a_rollback_over_a_minor(grown: Grown, releases: Path, pair: program.Pai
     shown = program.flux_manifests(*back, "-v")  # alike changes of several objects share a row without it
     assert (shown.code, shown.error) == (11, "not-confirmed"), shown.errors
     assert f"goes back from {NEW} to {OLD}" in shown.output
-    assert "v2.9.4 will be on hold until there is a newer release (webhooks time out)" in shown.output
+    assert "v2.9.4 will be on hold until the channel takes a newer release (webhooks time out)" in shown.output
     said = [
         'accepts less in v1.spec.provider: enum no longer has "aws"',
         "removes field v1.spec.oidcProviders: clusters drop its values",

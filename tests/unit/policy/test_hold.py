@@ -87,7 +87,7 @@ def test_below_a_release_the_hold_on_another_digest_of_it_refuses_that_digest_al
 @pytest.mark.parametrize(
     ("hold", "said"),
     [
-        (HOLD, "v2.9.4 was rolled back on 2026-11-21, and stays on hold until there is a newer release"),
+        (HOLD, "v2.9.4 was rolled back on 2026-11-21, and stays on hold until the channel takes a newer release"),
         (
             replace(HOLD, until=NOW + DAY, reason="webhooks time out"),
             "v2.9.4 was rolled back on 2026-11-21, and stays on hold until 2026-11-25 00:00 UTC: webhooks time out",
@@ -105,7 +105,7 @@ def test_it_says_what_waits_and_why(hold: Hold, said: str) -> None:
 def test_of_an_older_release_it_says_that_this_one_was_not_rolled_back(since: datetime | None, there: str) -> None:
     assert hold_verdict((HOLD,), offered("v2.8.8", since), NOW).reason == (
         f"it is older than the rolled-back v2.9.4, and was {there} that was rolled back on 2026-11-21; it stays on "
-        "hold until there is a newer release"
+        "hold until the channel takes a newer release"
     )
     assert hold_verdict((HOLD,), offered("v2.9.5", digest=REFUSED), NOW).reason.startswith("v2.9.4 was rolled back on")
 

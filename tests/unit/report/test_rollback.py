@@ -68,10 +68,8 @@ def test_it_says_from_where_to_where_what_breaks_and_what_waits() -> None:
     said = text(SHOWN)
     assert said.startswith(f"{SHOWN.channel} goes back from v2.9.4 to v2.8.8:\n  from {BASE}\n  to   {TARGET}\n")
     assert CERTAIN.sentence in said
-    waits = (
-        "v2.9.4 will be on hold until there is a newer release (webhooks\ufffd time out): no scheduled run and no old"
-    )
-    assert said.splitlines()[-4:] == [f"{waits} approval publishes it.", *ENDS]
+    waits = "v2.9.4 will be on hold until the channel takes a newer release (webhooks\ufffd time out)"
+    assert said.splitlines()[-4:] == [f"{waits}: no scheduled run and no old approval publishes it.", *ENDS]
 
 
 def test_what_a_yes_answers_asks_for_no_approval() -> None:
@@ -183,12 +181,12 @@ def test_going_back_to_other_content_of_the_version_holds_that_content_alone() -
     said = text(SAME)
     assert said.startswith(f"{SHOWN.channel} goes back to other content of v2.8.8:\n  from {BASE}\n")
     assert (
-        f"Digest {BASE.short} will be on hold until there is a newer release (too little memory): no scheduled run and "
-        "no old approval publishes it. v2.8.8 with other options or files is not on hold.\n"
+        f"Digest {BASE.short} will be on hold until the channel takes a newer release (too little memory): no "
+        "scheduled run and no old approval publishes it. v2.8.8 with other options or files is not on hold.\n"
     ) in said
     assert "also keeps back" not in said
     again = text(replace(SAME, base=TARGET, holds=False, findings=Findings()))
-    assert f"\nDigest {BASE.short} is on hold until there is a newer release" in again
+    assert f"\nDigest {BASE.short} is on hold until the channel takes a newer release" in again
 
 
 @pytest.mark.parametrize(
@@ -202,7 +200,7 @@ def test_what_an_untrusted_digest_says_of_its_version_is_told_as_that(stated: Ve
     shown = replace(SAME, problem="it is not signed", stated=stated, version_tags=("v2.9.3",))
     said = text(shown)
     assert said.startswith(f"{SHOWN.channel} goes back to v2.8.8 from {what}:\n  from {BASE}\n")
-    assert f"Digest {BASE.short} will be on hold until there is a newer release" in said
+    assert f"Digest {BASE.short} will be on hold until the channel takes a newer release" in said
     assert "publishes it. No release of Flux is on hold.\n" in said
     assert "These tags stay at it, and clusters" in said
     assert "other options" not in said
