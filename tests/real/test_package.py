@@ -94,6 +94,7 @@ def steps() -> dict[str, str]:
 
 def released(folder: Path, umask: int, server: str) -> Path:
     """Return a copy of the sources, after the release's scripts made the package and the plugin there."""
+    assert (TOOLS.parent / ".program").exists(), "run `make setup`: make would install this copy into the environment"
     folder.mkdir(parents=True)
     for name in SOURCES:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -103,11 +104,9 @@ def released(folder: Path, umask: int, server: str) -> Path:
     github = {"GITHUB_SERVER_URL": server, "GITHUB_REPOSITORY": HOME}
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"} | settings | github
     for name in ("Name the home", "Build", "Make the plugin of the flux CLI"):
-        for old in (
-            folder / "pyproject.toml",
-            *folder.glob("requirements/*.txt"),
-        ):  # or make would renew the environment
-            os.utime(old, (0, 0))
+        for old in ("pyproject.toml", "requirements"):  # or make would renew the environment of the tests
+            for path in (folder / old, *(folder / old).glob("*.txt")):
+                os.utime(path, (0, 0))
         script = f"umask {umask:o}\n{steps()[name]}"
         done = subprocess.run(
             ["bash", "-e", "-c", script], cwd=folder, env=environment, capture_output=True, check=False
