@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import shlex
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -25,7 +26,7 @@ from ci_automation.cli.clone import (
 from ci_automation.cli.output import print_aside
 from ci_automation.cli.places import existing_at
 from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
-from ci_automation.errors import UsageError
+from ci_automation.errors import Error, UsageError
 from ci_automation.flows.setting_up.answers import (
     CLUSTERS,
     CONFIGURATION,
@@ -34,13 +35,14 @@ from ci_automation.flows.setting_up.answers import (
     OwnFiles,
     UnfitAnswer,
     require_action,
+    require_plain,
 )
 from ci_automation.flows.setting_up.cluster_folders import ClusterNames, read_migration
 from ci_automation.flows.setting_up.files import actions_of
 from ci_automation.flows.setting_up.overlays import first_overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ci_automation.config.workflows import GitHubPlace
@@ -52,6 +54,14 @@ _EXPLAINED = """\
 Workflows take the action from a repository of your organisation that has this project with its whole history.
   If there is one, take its OWNER/NAME from its address: https://github.com/acme/ci-automation is acme/ci-automation.
   If not, name the one that you will make, such as acme/ci-automation: the list that setup writes begins with it."""
+
+
+_SIGNING = """\
+  keyless: GitHub's identity signs. There is nothing to keep, and the repository's name is in a public log.
+  key: a cosign key signs. You keep it in secrets, in one environment for each channel."""
+_APPROVAL = """\
+  pull-request: a run opens a pull request, and its merge approves.
+  workflow-dispatch: a run waits for a reviewer."""
 
 
 class Unanswered(UsageError):
@@ -69,8 +79,16 @@ class Questions(Struct, frozen=True):
     told: Mapping[str, str | None]
     yes: bool
 
-    def answer(self, option: str, question: str, default: str | None = None) -> str:
-        """Return the answer.
+    def answer(
+        self,
+        option: str,
+        question: str,
+        default: str | None = None,
+        *,
+        meaning: str = "",
+        fit: Callable[[str], str] | None = None,
+    ) -> str:
+        """Return the answer; at a terminal, after a text that says what it means, and asked again until it fits.
 
         Raises:
             Unanswered: there is no terminal, and no default.
@@ -78,8 +96,12 @@ class Questions(Struct, frozen=True):
         if (told := self.told[option]) is not None:
             return told
         if sys.stdin.isatty() and not self.yes:
+            if meaning:
+                print_aside(meaning)
             while not (
-                answer := str(click.prompt(question, default or "", show_default=bool(default), err=True)).strip()
+                answer := str(
+                    click.prompt(question, default or "", value_proc=fit, show_default=bool(default), err=True)
+                ).strip()
             ):
                 print_aside(_EXPLAINED)  # all other questions have a default
             return answer
@@ -103,11 +125,25 @@ def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str,
     return kept[0] if len(kept) == 1 else action
 
 
-def usual_answers(known: ArtifactConfig | None) -> tuple[str, str]:
-    """Return how runs sign and ask, as configured for a channel."""
+def answered_ways(ask: Questions, known: ArtifactConfig | None) -> tuple[SigningMode, ApprovalVia]:
+    """Return how runs sign and ask: by default as configured for a channel."""
     keyed = known is not None and known.signing.mode in {SigningMode.KEY, SigningMode.KMS}
-    asked = known.approval.via if known else None
-    return "key" if keyed else "keyless", str(asked or ApprovalVia.PULL_REQUEST)
+    usual = str((known.approval.via if known else None) or ApprovalVia.PULL_REQUEST)
+    signing = ask.answer(
+        "signing",
+        "Sign keyless, or with a key?",
+        "key" if keyed else "keyless",
+        meaning=_SIGNING,
+        fit=_one_of("keyless", "key"),
+    )
+    approval = ask.answer(
+        "approval",
+        "Ask for approvals by pull-request, or workflow-dispatch?",
+        usual,
+        meaning=_APPROVAL,
+        fit=_one_of(*dict.fromkeys(("pull-request", "workflow-dispatch", usual))),
+    )
+    return SigningMode(signing), ApprovalVia(approval)
 
 
 def answered_place(ask: Questions, top: Path) -> GitHubPlace:
@@ -129,6 +165,22 @@ def command_again(channels: str, said: Mapping[str, str | None]) -> str:
     usual = {"signing": "keyless", "approval": "pull-request", "after": USUAL_WAIT}
     options = (word for name, it in said.items() if it and it != usual.get(name) for word in (f"--{name}", it))
     return shlex.join(("flux-manifests", "setup", *channels.split(), *options))
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    """Return what reads one of these, in upper or lower case."""
+    return lambda answer: click.Choice(choices, case_sensitive=False).convert(answer, None, None)
+
+
+def _overlay_of(top: Path, folder: str) -> str:
+    """Return the folder if it can be an overlay, or is - for none."""
+    try:
+        if folder != "-":
+            require_plain("overlay", folder)
+            first_overlay(top, folder, None)
+    except Error as error:
+        raise click.BadParameter(str(error)) from error
+    return folder
 
 
 class UnknownCluster(UsageError):
@@ -169,7 +221,8 @@ def own_files(
     if migration:  # the files of the others are not written
         moving = {name: it for name, it in migration.moving.items() if name in family.named or listed[name]}
         migration = replace(migration, moving=moving)
-    folder = _folder(ask, top, family, known, is_there=first in there, is_migration=migration is not None)
+    copied = migration.source.path if migration else str(family.first[1]) if first in existing else None
+    folder = _folder(ask, top, family, known, is_there=first in there, copied=copied)
     return OwnFiles(
         **asdict(family),
         tags=tags,
@@ -192,8 +245,9 @@ def _require_folders(objects: str, listed: Mapping[str, Iterable[str]], synced: 
 
 
 def _folder(
-    ask: Questions, top: Path, family: Family, known: ArtifactConfig | None, *, is_there: bool, is_migration: bool
+    ask: Questions, top: Path, family: Family, known: ArtifactConfig | None, *, is_there: bool, copied: str | None
 ) -> str | None:
+    """Return the folder with the own files of a family, which gets what is `copied` if it is new."""
     first, _ = family.first
     if known:
         if (told := ask.told["overlay"]) and family.named and told != (known.overlay or "-"):
@@ -201,7 +255,18 @@ def _folder(
         return known.overlay
     folders = (f"clusters/{first}/flux-system", f"flux/{first}")
     folders = ("clusters/flux-system", "flux/all") if len(family.channels) > 1 else folders
-    free = free_folder(top, *folders) or (".github/flux-system" if is_migration else None)
+    free = free_folder(top, *folders) or (".github/flux-system" if copied and not is_there else None)
     usual = None if is_there else free  # what is in the artifact stays there
-    folder = ask.answer("overlay", "Folder with your own files (- for none)?", usual or "-")
+    new = (
+        f"A new folder gets a copy of what {copied} has beside Flux."
+        if copied
+        else "A new folder gets a kustomization.yaml."
+    )
+    folder = ask.answer(
+        "overlay",
+        "Folder with your own files (- for none)?",
+        usual or "-",
+        meaning=f"  Runs put its files, such as patches, into the artifact beside Flux. {new}",
+        fit=partial(_overlay_of, top),
+    )
     return None if folder == "-" else folder

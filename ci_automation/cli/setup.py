@@ -18,12 +18,11 @@ from ci_automation.cli.questions import (
     Questions,
     answered_action,
     answered_place,
+    answered_ways,
     command_again,
     own_files,
-    usual_answers,
 )
 from ci_automation.config.load import parse_config
-from ci_automation.config.model import ApprovalVia, ArtifactConfig, Config, SigningMode
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import write_file
 from ci_automation.flows.setting_up.answers import (
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.questions import Tags
+    from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.config.workflows import GitHubPlace
 
 
@@ -176,11 +176,9 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     signers = (written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml"))
     shipped = shipped_pin()
     action = answered_action(ask, signers, shipped, place.server)
-    signing, approval = usual_answers(
-        configured.get(next(it for it in found if it.named).first[1]) or next(iter(configured.values()), None)
+    signing, approval = answered_ways(
+        ask, configured.get(next(it for it in found if it.named).first[1]) or next(iter(configured.values()), None)
     )
-    signing = ask.answer("signing", "Sign keyless, or with a key?", signing)
-    approval = ask.answer("approval", "Ask by pull-request, or workflow-dispatch?", approval)
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     channels = said.pop("channels") or " ".join("" if config else str(it) for it in found[0].channels.values())
     moving = tuple(name for it in own if it.migration for there in it.migration.moving.values() for name in there)
@@ -190,8 +188,8 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
             place=place,
             action=action,
             pin=action.partition("@")[2] or shipped,
-            signing=SigningMode(signing),
-            approval=ApprovalVia(approval),
+            signing=signing,
+            approval=approval,
             again=command_again(channels, said),
             moving=moving,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 from types import SimpleNamespace
@@ -459,3 +460,38 @@ def test_one_artifact_with_a_login_of_its_own_leaves_the_others_of_its_registry_
     ]
     config = f"version: 1\nartifacts: [{', '.join(both[::order])}]\n"
     assert other_registries(parse_config(config.encode(), CONFIG).artifacts) == ("registry.example",)
+
+
+class Terminal(io.StringIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_an_answer_that_is_none_is_asked_for_again_at_once(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bootstrap(clone, "clusters/staging/flux-system")
+    typed = ["/etc", "clusters/staging/flux-system", "a b", "-", "y", "keyles", "KEY", "pr", "Workflow-Dispatch"]
+    monkeypatch.setattr("sys.stdin", Terminal("".join(f"{it}\n" for it in typed)))
+    assert run(["setup", "staging", "--action", PINNED]) == 0
+    told = capsys.readouterr().err
+    asked = re.findall(r"^(\w+) .*\? .*: ", told, re.MULTILINE)
+    assert asked == ["Folder"] * 4 + ["Sign"] * 3 + ["Ask"] * 2
+    assert [it in told for it in ("'keyles' is not one of", "'pr' is not one of", "'/etc'", "'a b'")] == [True] * 4
+    for line in (
+        "copy of what clusters/staging/flux-system has",
+        "in a public log",
+        "one environment for each channel",
+    ):
+        assert told.count(line) == 1  # what an answer means, once
+    assert (told.count("its merge approves"), told.count("waits for a reviewer")) == (1, 1)
+    (first,) = parse_config((clone / CONFIG).read_bytes(), CONFIG).artifacts
+    assert (first.signing.mode, first.approval.via) == ("key", "workflow-dispatch")
+
+
+def test_an_answer_for_the_folder_is_kept(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal("own\n\n\n"))
+    assert run(["setup", "staging", "--action", PINNED]) == 0
+    assert parse_config((clone / CONFIG).read_bytes(), CONFIG).artifacts[0].overlay == "own"
