@@ -38,13 +38,14 @@ from ci_automation.flows.setting_up.answers import (
 )
 from ci_automation.flows.setting_up.files import WORKFLOWS, setup_files, shipped_pin
 from ci_automation.flows.setting_up.overlays import first_overlay
-from ci_automation.flows.setting_up.steps import TODO, left_to_do, numbered, one_list, with_boxes
+from ci_automation.flows.setting_up.steps import left_to_do
+from ci_automation.flows.setting_up.todo import TODO, numbered, one_list, steps_between, with_boxes
 from ci_automation.flux.text import unified_diff
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.questions import Tags
@@ -62,6 +63,15 @@ class MistypedChannel(UsageError):
 
     def __init__(self, channel: Reference, near: str) -> None:
         super().__init__(f"{channel} does not exist; did you mean {near}?")
+
+
+class UndecidedChanges(UsageError):
+    """`setup` would change files that are there, and has no terminal to ask at."""
+
+    hint = "Nothing was written. Read the differences above, and add --yes to take them, or run `setup` in a terminal."
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        super().__init__(f"{', '.join(paths)} would change, and there is no terminal to ask at")
 
 
 @click.command("setup", cls=HeadedCommand)
@@ -125,24 +135,36 @@ def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
     for answers in answered:
         if answers.named:
             files.update(_files(top, answers, lambda path: files.get(path) or written_at(top / path)))
+    for path in (*files, TODO):
+        require_own(top, path)
     declined = _declined(top, files, yes=ask.yes)
     config = parse_config(files[CONFIGURATION].encode(), CONFIGURATION)
     left = one_list(left_to_do(it, config, declined) for it in answered)
-    todo = {TODO: with_boxes(left, written_at(top / TODO))}
-    declined += _declined(top, todo, yes=ask.yes)
-    for path, text in {**files, **todo}.items():
-        old = written_at(top / path)
-        if path in declined:
-            print_aside(f"{path} was left as it is")
-        elif old == text:
-            print_text(f"{path} is as it should be")
-        else:
-            (top / path).parent.mkdir(parents=True, exist_ok=True)
-            write_file(top / path, text.encode())
-            written.append(path)
-            print_text(f"{path} {'written' if old is None else 'changed'}")
+    before = written_at(top / TODO)
+    files[TODO] = with_boxes(left, before)
+    done = _written(top, {path: text for path, text in files.items() if path not in declined}, written)
+    for path in declined:
+        print_aside(f"{path} was left as it is")
+    print_text("\n".join(done))
+    if before not in {None, files[TODO]}:
+        new, gone = steps_between(before or "", files[TODO])
+        print_text(f"It has {new} new steps, {gone} are gone, and the others keep their ticks.")
     told = f"Left to do, with boxes to tick in {TODO}:\n{numbered(left)}"
     print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in told.split("\n"))
+
+
+def _written(top: Path, files: Mapping[str, str], written: list[str]) -> list[str]:
+    """Write the files, of which the loops over clusters read some: these last. Return what was done to each."""
+    told = []
+    for path, text in sorted(files.items(), key=lambda it: it[0].endswith(f"/{CLUSTERS}")):
+        if (old := written_at(top / path)) == text:
+            told.append(f"{path} is as it should be")
+            continue
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        write_file(top / path, text.encode())
+        written.append(path)
+        told.append(f"{path} {'written' if old is None else 'changed'}")
+    return told
 
 
 def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> dict[str, str]:
@@ -230,13 +252,16 @@ def _tags(
 
 
 def _declined(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
-    """Return the files that the person leaves as they are, each after a look at the difference."""
-    for path in files:
-        require_own(top, path)
-    declined = []
+    """Return the files that the person leaves as they are, each after a look at the difference.
+
+    Raises:
+        UndecidedChanges: there is no person to ask.
+    """
+    answers: dict[str, bool | None] = {}
     for path, text in files.items():
         if (old := written_at(top / path)) not in {None, text}:
             print_text(unified_diff(old or "", text, f"{path} (now)", f"{path} (new)"))
-            if not yes and not confirmed(f"Change {path}?"):
-                declined.append(path)
-    return declined
+            answers[path] = yes or confirmed(f"Change {path}?")
+    if None in answers.values():
+        raise UndecidedChanges(answers)
+    return [path for path, answer in answers.items() if not answer]

@@ -399,8 +399,9 @@ def test_first_digests_come_from_channel_to_channel_with_these_files(
 
 
 def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_named(
-    clone: Path, capsys: pytest.CaptureFixture[str]
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup.confirmed", lambda _: False)
     assert run(["setup", CHANNEL, *ACTION]) == 0
     other = ("oci://ghcr.io/acme-corp/other:edge", *ACTION)
     before = files(clone)
@@ -412,6 +413,7 @@ def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_nam
         ". Take the changes of .github/flux-manifests.yaml, .github/workflows/flux.yaml, which were left as they are: "
     )
     assert kept in shown
+    del before[TODO]
     assert files(clone).items() >= before.items()
     assert run(["setup", *other, "--yes"]) == 0
     paths = "paths: [clusters/stable/flux-system/**, clusters/edge/flux-system/**, .github/flux-manifests.lock.yaml"
@@ -457,8 +459,9 @@ def interrupted_after(kept: int) -> Callable[[Path, bytes], None]:
 
 
 def test_a_second_run_changes_nothing_and_an_edited_file_is_shown_and_left_alone(
-    clone: Path, capsys: pytest.CaptureFixture[str]
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup.confirmed", lambda _: False)
     assert run(["setup", CHANNEL, *ACTION]) == 0
     before = files(clone)
     edited = clone / ".github/workflows/flux.yaml"
@@ -471,6 +474,22 @@ def test_a_second_run_changes_nothing_and_an_edited_file_is_shown_and_left_alone
     assert edited.read_text() != before[".github/workflows/flux.yaml"]
     assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 0
     assert files(clone) == before
+
+
+def test_without_a_terminal_nothing_is_written_where_a_file_would_change(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    before = files(clone)
+    capsys.readouterr()
+    assert run(["setup", CHANNEL, "next", *ACTION]) == 2
+    told = capsys.readouterr()
+    assert files(clone) == before
+    assert "+  - name: next" in told.out
+    assert "error: .github/flux-manifests.yaml, " in told.err
+    assert "Nothing was written. Read the differences above, and add --yes" in " ".join(told.err.split())
+    assert run(["setup", CHANNEL, "next", *ACTION, "--yes"]) == 0
+    assert "flux-manifests/next/sync.yaml" in files(clone)
 
 
 def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
@@ -490,9 +509,13 @@ def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("stable",))
     assert run(["setup", CHANNEL, *ACTION]) == 0
     shown = capsys.readouterr()
-    assert re.search(r"^-- \[ \] \d+\. Run workflow .*: command init", shown.out, re.MULTILINE)
-    assert (todo.read_text(), f"{TODO} was left as it is" in shown.err) == (page, True)
-    assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 0
+    before, after = (
+        {it[2:] for it in re.findall(r"^- \[.\] \d+(.*)", it, re.MULTILINE)} for it in (page, todo.read_text())
+    )
+    told = (
+        f"{TODO} changed\nIt has {len(after - before)} new steps, {len(before - after)} are gone, and the others keep"
+    )
+    assert (told in shown.out, "+- [" in shown.out, before == after) == (True, False, False)
     assert todo.read_text().count("- [x] ") == 2
     assert ":stable, unless this workflow signed it. Run" in todo.read_text()
 

@@ -254,6 +254,16 @@ def test_each_page_that_the_list_names_is_there(clone: Path, left: Callable[...,
         assert anchor in {"", *(re.sub(r"[^\w -]", "", it).lower().replace(" ", "-") for it in titles)}
 
 
+def test_the_names_of_clusters_are_written_last(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr("ci_automation.cli.setup.write_file", lambda path, _: written.append(path.name))
+    for cluster in CLUSTERS:
+        bootstrap(clone, f"clusters/{cluster}/flux-system")
+    assert run([*THREE]) == 0
+    assert written[-4:] == ["flux-manifests.todo.md", *["clusters.txt"] * 3]
+    assert "clusters.txt" not in written[:-3]
+
+
 def test_the_overlay_is_what_git_applies_but_for_the_sync_objects(clone: Path) -> None:
     bootstrap(clone, "clusters/staging/flux-system", options=Options(network_policy=False, log_level="debug"))
     assert run([*THREE]) == 0

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from itertools import count, takewhile
-from operator import eq
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.reference import OciRepository, Reference
@@ -18,31 +15,22 @@ from ci_automation.flows.setting_up.cluster_steps import (
     left_to_verify,
 )
 from ci_automation.flows.setting_up.files import ENVIRONMENT, PUBLIC_KEY, other_registries
+from ci_automation.flows.setting_up.todo import LAST
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.cluster_objects import named_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ci_automation.config.model import Config
 
 
-TODO = ".github/flux-manifests.todo.md"
 _GHCR = "oci://ghcr.io/"
 _TOKEN = "https://github.com/settings/tokens/new?scopes=read:packages"  # noqa: S105  # the page that makes one
 _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
 _LOGINS = {"secretRef", "serviceAccountName", "provider"}  # of an OCIRepository
 _EACH = ": each follows one channel, since the objects of all have the same names"
-_TICKED = re.compile(r"^- \[[xX]\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
-_LAST = "At last"
 _LOOK, _DOCTOR = "Look in this clone for what is missing.", "GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
-_HEAD = f"""\
-# Signed Flux: what is left to do
-
-The `setup` of flux-manifests wrote this list, and keeps your ticks when it runs again. To tick by a click, make it an
-issue: `gh issue create --title "Set up signed Flux" --body-file {TODO}`
-
-Capital letters such as TOKEN are for you to replace. Commands are for bash or zsh, at the top of this clone."""
 
 
 def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dict[str, list[str]]:
@@ -66,56 +54,9 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dic
             if answers.migration
             else {f"Clusters{_EACH if answers.waves else ''}": left_to_follow(answers)}
         ),
-        _LAST: _later(answers),
+        LAST: _later(answers),
     }
     return {title: steps for title, found in sections.items() if (steps := [*found])}
-
-
-def one_list(lists: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
-    """Return the lists of several families as one: a step of all is there once, and last if it is last in all."""
-    left: dict[str, list[str]] = {}
-    for sections in lists:
-        for title, steps in sections.items():
-            there = left.get(title, [])
-            ends = sum(1 for _ in takewhile(bool, map(eq, reversed(there), reversed(steps))))
-            last = len(there) - ends
-            left[title] = [*there[:last], *(it for it in steps if it not in there), *there[last:]]
-    ending = left.pop(_LAST)
-    return {**left, _LAST: ending}
-
-
-def numbered(left: Mapping[str, Sequence[str]]) -> str:
-    """Return the steps for a terminal, numbered through all sections; lines to copy are indented."""
-    steps = ((title, [step.replace("\n", "\n    ") for step in steps]) for title, steps in _numbered(left))
-    return "\n".join(line for title, there in steps for line in ("", title, "", *there))
-
-
-def with_boxes(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
-    """Return the steps as Markdown with boxes; what is ticked in the `existing` file stays ticked."""
-    ticked, lines = set(_ticked(existing or "")), [_HEAD]
-    for title, steps in _numbered(left):
-        lines += ("", f"## {title}", "")
-        for number, _, step in (it.partition(". ") for it in steps):
-            shown = _fenced(step)
-            lines.append(f"- [{'x' if (title, shown) in ticked else ' '}] {number}. {shown}")
-    return "\n".join((*lines, ""))
-
-
-def _numbered(left: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str]]]:
-    numbers = count(1)
-    yield from ((title, [f"{next(numbers)}. {step}" for step in steps]) for title, steps in left.items())
-
-
-def _fenced(step: str) -> str:
-    """Return a step as Markdown: the lines after its first are commands."""
-    first, *commands = step.split("\n")
-    return "\n".join((first, *(("  ```sh", *(f"  {it}" for it in commands), "  ```") if commands else ())))
-
-
-def _ticked(page: str) -> Iterator[tuple[str, str]]:
-    """Yield the titles and texts of the steps that are ticked, without their numbers: several sections can have one."""
-    for section in re.split(r"^## ", page, flags=re.MULTILINE):
-        yield from ((section.partition("\n")[0], step) for step in _TICKED.findall(section))
 
 
 def _asked(answers: Answers) -> Iterator[str]:
