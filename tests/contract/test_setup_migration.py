@@ -58,6 +58,7 @@ REFERRED = {  # by its number in the tutorial
 }
 MOST = 33  # boxes for three channels, whatever the number of clusters
 
+SETTINGS = "Settings of acme/fleet"
 US = "Clusters of production-us, when production-us has its first digest"
 
 
@@ -474,6 +475,10 @@ def test_a_cluster_that_differs_gets_a_channel_of_its_own_by_the_command_of_the_
     ((command,),) = [re.findall(r"names them\. `flux-manifests (.*?)` gives it a channel of its own", told)]
     listed = left(*command.split(), "--yes")
     assert not any("differs from" in it for it in listed)
+    files = "\n".join(listed[listed.index("Files") : listed.index(SETTINGS)])
+    order = re.findall(r"^\d+\. (Read \S+|Set `prune: false`|Commit)", files, re.MULTILINE)
+    assert order == ["Read clusters/flux-system:", "Read flux/production-us:", "Set `prune: false`", "Commit"]
+    assert "`paused: true` below `name: staging` and `name: production-us` keeps" in line(listed, "Commit the files")
     first, *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
     assert (last.name, last.overlay, last.promote) == ("production-us", "flux/production-us", None)
     assert (first.overlay, first.signing.mode) == ("clusters/flux-system", last.signing.mode)
@@ -490,6 +495,34 @@ def test_a_cluster_that_differs_gets_a_channel_of_its_own_by_the_command_of_the_
     before = {path: path.read_text() for path in clone.rglob("*") if path.is_file() and ".git/" not in str(path)}
     assert left("setup", "--yes") == listed
     assert {path: path.read_text() for path in before} == before
+
+
+def test_a_cluster_that_needs_a_patch_gets_a_promoted_channel_by_the_commands_of_the_list(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in ("staging", "production-eu", "production-us", "stable"):
+        own = {**OWN, "memory.yaml": OWN["memory.yaml"].replace("2Gi", "4Gi")} if name == "production-us" else OWN
+        bootstrap(clone, f"clusters/{name}/flux-system", own=own)
+    told = line(left(*THREE), "production-us differs from staging")
+    assert "with its files, which is not promoted: it gets patches at once. If a patch is all that" in told
+    (command,) = re.findall(r"`flux-manifests (setup \S+ \S+)` gives it a promoted one", told)
+    told = line(left(*command.split(), "--yes"), "production-us differs from staging")
+    assert "`flux-manifests setup" not in told  # it has a channel
+    ((add, fields),) = re.findall(r"as `(sync: .*?)` below `name: production-us` .*`(echo .*?)`, and run", told)
+    patched = add.replace("[...]", "[{patch: '[]', target: {kind: Deployment}}]")
+    (clone / CONFIG).write_text(
+        config(clone).replace("  - name: production-us\n", f"  - name: production-us\n    {patched}\n")
+    )
+    Terminal(clone).run(fields)
+    listed = left("setup", "--yes")
+    assert "what staging does not have, and no patch in `sync` of production-us." in line(
+        listed, "production-us differs"
+    )
+    assert "kubectl --context production-us apply -f flux-manifests/production-us &&" in block(listed, "Move prod", US)
+    *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
+    assert (last.name, last.promote and last.promote.source) == ("production-us", "production")
+    _, applied = yaml.safe_load_all((clone / "flux-manifests/production-us/sync.yaml").read_text())
+    assert applied["spec"]["patches"] == [{"patch": "[]", "target": {"kind": "Deployment"}}]
 
 
 def test_a_patch_of_a_whole_channel_is_told_as_such(clone: Path, left: Callable[..., list[str]]) -> None:
@@ -520,8 +553,8 @@ def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list
     assert told.partition(". ")[2] == (
         "Unlike 3 of 5 folders, eu-02 differs from test-01: kustomization.yaml (missing) and memory.yaml (missing). "
         "That is all of stable, and a channel can have patches of its own. Steps below move them all the same, since "
-        "flux-manifests/stable/clusters.txt names them: they lose what test-01 does not have. To leave them out, "
-        "delete their names there and run `setup` again: "
+        "flux-manifests/stable/clusters.txt names them: they lose what test-01 does not have, and no patch in `sync` "
+        "of stable. To leave them out, delete their names there and run `setup` again: "
         "https://github.com/acme/ci-automation/blob/HEAD/docs/guides/migration.md#folders-that-differ"
     )
     assert line(named, "Move eu-02.")

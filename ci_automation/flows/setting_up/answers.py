@@ -114,7 +114,7 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
 
     `action` is the repository with the action, with its commit after an @ if it is not the one of the shipped files;
     runs are at the commit `pin`. `again` is the command that runs `setup` with these answers. The clusters in `moving`
-    are those of all families that come from Git.
+    are those of all families that come from Git, and to the channels in `beginning` runs publish from then on.
     """
 
     place: GitHubPlace
@@ -124,6 +124,7 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
     approval: ApprovalVia
     again: str
     moving: tuple[str, ...]
+    beginning: tuple[str, ...]
 
     @property
     def keyless(self) -> bool:

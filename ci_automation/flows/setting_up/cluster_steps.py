@@ -11,7 +11,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.setting_up.answers import CLUSTERS, Answers
+from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, Answers
 from ci_automation.flows.setting_up.cluster_folders import ANY, ClusterFolder, Migration
 from ci_automation.flows.setting_up.files import PUBLIC_KEY, cluster_trust
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_of_sync
@@ -117,12 +117,15 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
     for (by, what), unlike in differing.items():
         told = (
             f"Steps below move them all the same, since {answers.objects}/{by}/{CLUSTERS} names them: they lose what "
-            f"{model} does not have. To leave them out, delete their names there and run `setup` again"
+            f"{model} does not have, and no patch in `sync` of {by}. To leave them out, delete their names "
+            "there and run `setup` again"
             if by
             else f"No step below moves them until that is settled, since no {CLUSTERS} names them"
         )
         if not by and len(unlike) == 1 and _TAG.fullmatch(name := names.name(unlike[0].path)):
-            told += f". `flux-manifests setup {name}` gives it a channel of its own, with its files"
+            told += _own_channel(
+                answers, name, next(it for it, there in migration.folders.items() if unlike[0] in there)
+            )
         whole = [channel for channel, there in migration.folders.items() if channel != ANY and [*there] == unlike]
         all_of = f" That is all of {whole[0]}, and a channel can have patches of its own." if whole else ""
         differ = f"{_called(unlike, migration)} {'differ' if len(unlike) > 1 else 'differs'} from {model}: {what}"
@@ -130,6 +133,22 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
         yield "\n".join(
             (f"{most}{differ}.{all_of} {told}: {page}", *(f"diff -ru {source.path} {path}" for path in one_each))
         )
+
+
+def _own_channel(answers: Answers, name: str, channel: str) -> str:
+    """Return how a cluster gets a channel of its own, or moves to that which it has, in place of the `channel`."""
+    patches = "`sync: {kustomization: {patches: [...]}}`"
+    if name in answers.tags:
+        return (
+            f". It has the channel {name}: if a patch is all that differs, write it as {patches} below `name: {name}` "
+            f"in {CONFIGURATION}. Then `echo {name} >> {answers.objects}/{name}/{CLUSTERS}`, and run `setup` again"
+        )
+    told = (
+        f". `flux-manifests setup {name}` gives it a channel of its own, with its files, which is not promoted: it "
+        "gets patches at once"
+    )
+    promoted = f"`flux-manifests setup {channel} {name}` gives it a promoted one, for {patches}"
+    return told if channel == ANY else f"{told}. If a patch is all that differs, {promoted}"
 
 
 def left_to_name(answers: Answers) -> Iterator[str]:

@@ -119,8 +119,9 @@ def _files(answers: Answers, declined: Sequence[str]) -> Iterator[str]:
             "or the first run after its adoption publishes the newest patch to them."
         )
     failing = "Runs fail until a channel has its first signed digest."
-    if answers.migration and not answers.has(name):
-        pause = f"`paused: true` below `name: {name}` keeps these back until you delete it"
+    if answers.beginning:
+        names = " and ".join(f"`name: {it}`" for it in answers.beginning)
+        pause = f"`paused: true` below {names} keeps these back until you delete it"
         failing = f"{failing} From then on they publish newer patches: {pause}."
     yield f"Commit the files, and bring them to {answers.place.branch}. {failing}"
 
