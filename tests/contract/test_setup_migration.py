@@ -664,7 +664,10 @@ def test_a_channel_without_a_folder_says_how_other_clusters_come_to_it(
     [
         ({"components": "a: b\n"}, "gotk-components.yaml cannot be read: no version"),
         ({"own": {"kustomization.yaml": "resources: [gotk-components.yaml, ../base]\n"}}, "refers to what is outside"),
-        ({"own": {"kustomization.yaml": "resources: [gotk-sync.yaml]\n"}}, "lists gotk-sync.yaml in a way that"),
+        (
+            {"own": {"kustomization.yaml": "resources: [ # ours\n  gotk-sync.yaml]\n"}},
+            "lists gotk-sync.yaml in a way that",
+        ),
     ],
 )
 def test_a_folder_that_cannot_be_taken_over_is_named_and_only_the_first_is_needed(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 COMPONENTS, SYNC = "gotk-components.yaml", "gotk-sync.yaml"
 _LISTED = re.compile(r"""^[ ]*-[ ]+["']?(?:\./)?gotk-sync\.yaml["']?[ ]*(?:#.*)?\n?""", re.MULTILINE)
+_IN_ONE_LINE = re.compile(r"^(resources:[ ]*\[)([^]\[{}#]*)(?=\])", re.MULTILINE)
 _OF_GIT = "kustomize.toolkit.fluxcd.io/"
 _SYNC_KINDS = frozenset({"GitRepository", "Kustomization"})
 _GENERATORS, PATCHES = ("configMapGenerator", "secretGenerator"), ("patches", "patchesJson6902")
@@ -62,7 +63,7 @@ class AppliedPath(Struct, frozen=True):
 
 
 def without_sync(tree: Tree) -> Tree:
-    """Return the files without gotk-sync.yaml, and without the line of the kustomization that lists it.
+    """Return the files without gotk-sync.yaml, and without its entry in the kustomization.
 
     Raises:
         UnfitBootstrap: the kustomization lists it in another way.
@@ -72,11 +73,19 @@ def without_sync(tree: Tree) -> Tree:
     rest = tree.without(SYNC)
     if (path := kustomization_file(rest, ".")) is None:
         return rest
-    written = _LISTED.sub("", _text(path, rest[path]))
+    written = _IN_ONE_LINE.sub(_others, _LISTED.sub("", _text(path, rest[path])))
     listed = kustomization_in(path, written.encode())
     if any(joined(".", each.path) == SYNC for each in listed.resources):
-        raise UnfitBootstrap(f"{path} lists {SYNC} in a way that this program does not edit; remove it, or --keep-sync")
+        raise UnfitBootstrap(
+            f"{path} lists {SYNC} in a way that this program does not edit: write it on a line of its own, `- {SYNC}`"
+        )
     return rest.replaced(path, written.encode())
+
+
+def _others(listed: re.Match[str]) -> str:
+    """Return the beginning of a list in one line without gotk-sync.yaml."""
+    kept = (it for it in listed[2].split(",") if it.strip().strip("\"'").removeprefix("./") != SYNC)
+    return listed[1] + ",".join(kept)
 
 
 def covering(tree: Tree, folder: str | None) -> tuple[AppliedPath, ...]:

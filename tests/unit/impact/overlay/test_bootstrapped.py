@@ -53,11 +53,24 @@ class TestSync:
         assert left.by_path.keys() == {"kustomization.yaml"}
         assert left["kustomization.yaml"].decode() == before
 
+    @pytest.mark.parametrize(
+        ("listed", "left"),
+        [
+            ("[gotk-components.yaml, gotk-sync.yaml]", "[gotk-components.yaml]"),
+            ("[ './gotk-sync.yaml',gotk-components.yaml ] # ours", "[gotk-components.yaml ] # ours"),
+            ("[\n  gotk-components.yaml,\n  gotk-sync.yaml,\n]", "[\n  gotk-components.yaml,\n]"),
+            ("[ gotk-components.yaml ]", "[ gotk-components.yaml ]"),
+        ],
+    )
+    def test_it_is_left_out_of_a_list_in_one_line(self, listed: str, left: str) -> None:
+        written = without_sync(folder(f"resources: {listed}\npatches: [{{path: gotk-sync.yaml}}]\n"))
+        assert written["kustomization.yaml"].decode() == f"resources: {left}\npatches: [{{path: gotk-sync.yaml}}]\n"
+
     def test_nothing_is_done_where_it_is_not_there_or_not_listed(self) -> None:
         assert without_sync(folder(sync=None)) == folder(sync=None)
         assert without_sync(folder(None)) == Tree(())
 
-    @pytest.mark.parametrize("listed", ["resources: [gotk-components.yaml, gotk-sync.yaml]\n", "resources: [\n"])
+    @pytest.mark.parametrize("listed", ["resources: [a.yaml, # ours\n  gotk-sync.yaml]\n", "resources: [\n"])
     def test_a_list_that_cannot_be_edited_is_refused(self, listed: str) -> None:
         with pytest.raises(UnfitBootstrap):
             without_sync(folder(listed))
