@@ -525,6 +525,22 @@ def test_a_cluster_that_needs_a_patch_gets_a_promoted_channel_by_the_commands_of
     assert applied["spec"]["patches"] == [{"patch": "[]", "target": {"kind": "Deployment"}}]
 
 
+def test_the_last_folder_that_differs_from_the_overlay_does_not_become_the_model(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in ("staging", "production-eu", "production-ap", "stable"):
+        bootstrap(clone, f"clusters/{name}/flux-system", own={} if name == "production-ap" else OWN)
+    assert "production-ap differs from staging" in "".join(left(*THREE))
+    for name in ("staging", "production-eu", "stable"):  # as clusters that have moved
+        (clone / f"clusters/{name}/flux-system/gotk-components.yaml").unlink()
+    for names in clone.glob("flux-manifests/*/clusters.txt"):
+        names.unlink()
+    listed = left("setup", "--yes")
+    assert "No step below moves them" in line(listed, "production-ap differs from the overlay: ")
+    assert not any("Move production-ap" in it or "has the files of" in it for it in listed)
+    assert not [*clone.glob("flux-manifests/*/clusters.txt")]
+
+
 def test_a_patch_of_a_whole_channel_is_told_as_such(clone: Path, left: Callable[..., list[str]]) -> None:
     for name in ("staging-01", "staging-02", "staging-03", "production-01", "production-02"):
         bootstrap(clone, f"clusters/{name}/flux-system", own={} if "production" in name else OWN)

@@ -150,7 +150,7 @@ def read_migration(
 
     `synced` are also those that Git has left to the artifact. For each channel of the clone, `every` has the clusters
     that a person or an earlier run has listed. One of them stays as long as Git does not prune for it. An earlier run
-    has `taken` over the files of one folder, which stays the source.
+    has `taken` over the files of one folder, which stays the source; or they are, if all folders like it have moved.
 
     Raises:
         UnfitClusterFolder: the folder that the artifact would take over cannot be read.
@@ -172,6 +172,11 @@ def read_migration(
     source = max(
         read.values(), key=lambda it: (taken is not None and it.overlay.by_path == taken.by_path, alike[it.path])
     )
+    listed = {names.path(name) for there in every.values() for name in there}
+    have_moved = len(paths) < len(synced) and listed.isdisjoint(read)
+    if taken and have_moved and source.overlay.by_path != taken.by_path:
+        files = Tree((*taken.files, source.files.by_path[COMPONENTS]))
+        source = replace(source, path="the overlay", files=files)
     found = {name: tuple(read[path] for path in there if path in read) for name, there in named.items()}
     left = {path for path in synced if path not in paths and _PLAIN.fullmatch(path) and not _prunes(top, path)}
     kept = {

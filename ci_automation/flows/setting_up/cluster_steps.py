@@ -72,7 +72,7 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
     guide, source = f"{answers.docs}/guides/migration.md", migration.source
     for path, reason in migration.unfit.items():
         yield f"`flux bootstrap` made {path} too, and this list leaves it out: {reason}. What it has to be: {guide}"
-    if answers.overlay and not answers.there:
+    if answers.overlay and not answers.there and source.path != "the overlay":
         arguments = [f"--{flag}={_written(value)}" for flag, value in source.flags.items()]
         command = shlex.join(("flux-manifests", "render", "--flux-version", str(source.version), *arguments))
         yield (
