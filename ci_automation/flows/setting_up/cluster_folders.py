@@ -168,15 +168,8 @@ def read_migration(
             read[path] = _read(top, path)
         except UnfitClusterFolder as error:
             unfit[path] = str(error)
-    alike = {path: sum(not any(other.differs(it)) for other in read.values()) for path, it in read.items()}
-    source = max(
-        read.values(), key=lambda it: (taken is not None and it.overlay.by_path == taken.by_path, alike[it.path])
-    )
     listed = {names.path(name) for there in every.values() for name in there}
-    have_moved = len(paths) < len(synced) and listed.isdisjoint(read)
-    if taken and have_moved and source.overlay.by_path != taken.by_path:
-        files = Tree((*taken.files, source.files.by_path[COMPONENTS]))
-        source = replace(source, path="the overlay", files=files)
+    source = _source(read, taken, have_moved=len(paths) < len(synced) and listed.isdisjoint(read))
     found = {name: tuple(read[path] for path in there if path in read) for name, there in named.items()}
     left = {path for path in synced if path not in paths and _PLAIN.fullmatch(path) and not _prunes(top, path)}
     kept = {
@@ -185,6 +178,18 @@ def read_migration(
     }
     folders = {name: there for name, there in found.items() if there}
     return Migration(source, folders, unfit, names, kept).to_move_to(source, kept)
+
+
+def _source(read: Mapping[str, ClusterFolder], taken: Tree | None, *, have_moved: bool) -> ClusterFolder:
+    """Return the folder that was `taken` over, or is like most; or what was taken, if those like it `have_moved`."""
+    alike = {path: sum(not any(other.differs(it)) for other in read.values()) for path, it in read.items()}
+    source = max(
+        read.values(), key=lambda it: (taken is not None and it.overlay.by_path == taken.by_path, alike[it.path])
+    )
+    if taken and have_moved and source.overlay.by_path != taken.by_path:
+        files = Tree((*taken.files, source.files.by_path[COMPONENTS]))
+        return replace(source, path="the overlay", files=files)
+    return source
 
 
 def _changed(file: TreeFile, other: TreeFile) -> str:
