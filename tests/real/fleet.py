@@ -126,6 +126,7 @@ class Fleet:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(self.forge.objects.blobs[leaf.sha])
         podman.commit(self.folder, "acme/fleet")
+        podman.shallow(self.folder, self.forge.objects.commits[commit].content)
 
     def run(
         self,

@@ -373,3 +373,14 @@ def commit(folder: Path, origin: str = "") -> None:
     run(["git", "-C", folder, "add", "--all"])
     who = ("-c", "user.name=someone", "-c", "user.email=someone@example.com")
     run(["git", "-C", folder, *who, "commit", "--quiet", "--allow-empty", "--message", "a change"])
+
+
+def shallow(folder: Path, commit: bytes) -> None:
+    """Let a git repository have this commit of the same files, without its parents, as actions/checkout fetches it."""
+    made = ["git", "-C", str(folder), "hash-object", "-t", "commit", "-w", "--stdin"]
+    sha = subprocess.run(made, input=commit, capture_output=True, check=True).stdout.decode().strip()
+    (folder / ".git/shallow").write_text(f"{sha}\n")
+    run(["git", "-C", folder, "update-ref", "HEAD", sha])
+    assert not subprocess.run(
+        ["git", "-C", str(folder), "status", "--porcelain"], capture_output=True, check=True
+    ).stdout

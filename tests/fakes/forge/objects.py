@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ class Commit:
     committer: Signature
     message: str
     signed: bool = False
+
+    @property
+    def content(self) -> bytes:
+        """The bytes that git stores."""
+        lines = [f"tree {self.tree}", *(f"parent {parent}" for parent in self.parents), f"author {self.author}"]
+        return "\n".join([*lines, f"committer {self.committer}", "", self.message]).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +126,9 @@ class Objects:
         signed: bool = False,
     ) -> str:
         """Store a commit, and return its name."""
-        lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents), f"author {author}"]
-        text = "\n".join([*lines, f"committer {committer}", "", message])
-        sha = sha_of("commit", text.encode())
-        self.commits[sha] = Commit(sha, tree, tuple(parents), author, committer, message, signed)
+        made = Commit("", tree, tuple(parents), author, committer, message, signed)
+        sha = sha_of("commit", made.content)
+        self.commits[sha] = replace(made, sha=sha)
         return sha
 
     def files(self, tree: str, prefix: str = "") -> Files:
