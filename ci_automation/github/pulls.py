@@ -121,6 +121,18 @@ def _reviews(node: Fields) -> Iterator[Review]:
             yield Review(author, review.text("state"), commit.oid("oid"), review.time("submittedAt"))
 
 
+_AUTO_MERGE = """
+mutation($input: EnablePullRequestAutoMergeInput!) {
+  enablePullRequestAutoMerge(input: $input) { pullRequest { number autoMergeRequest { enabledAt } } }
+}
+"""
+_NO_AUTO_MERGE = """
+mutation($input: DisablePullRequestAutoMergeInput!) {
+  disablePullRequestAutoMerge(input: $input) { pullRequest { number autoMergeRequest { enabledAt } } }
+}
+"""
+
+
 class Pulls(OfRepository):
     """Pull requests of one repository; the token must allow writes."""
 
@@ -209,7 +221,7 @@ class Pulls(OfRepository):
             GitHubRefused: the repository does not allow auto-merge, or the rules already allow the merge.
         """
         asked = {"pullRequestId": pull.id, "expectedHeadOid": pull.head, "mergeMethod": merge_method}
-        self._switch_auto_merge("enable", pull, asked)
+        self._auto_merge(_AUTO_MERGE, "enablePullRequestAutoMerge", pull, asked, wanted=True)
 
     def disable_auto_merge(self, pull: PullRequest) -> None:
         """Switch auto-merge off, also if a person switched it on.
@@ -217,14 +229,14 @@ class Pulls(OfRepository):
         Raises:
             GitHubRefused: auto-merge was off, or the pull request was merged.
         """
-        self._switch_auto_merge("disable", pull, {"pullRequestId": pull.id})
+        self._auto_merge(_NO_AUTO_MERGE, "disablePullRequestAutoMerge", pull, {"pullRequestId": pull.id}, wanted=False)
 
-    def _switch_auto_merge(self, verb: str, pull: PullRequest, asked: Mapping[str, object]) -> None:
-        what, name = f"auto-merge of {pull.url}", f"{verb}PullRequestAutoMerge"
-        answer = "pullRequest { number autoMergeRequest { enabledAt } }"
-        mutation = f"mutation($input: {name[0].upper()}{name[1:]}Input!) {{ {name}(input: $input) {{ {answer} }} }}"
+    def _auto_merge(
+        self, mutation: str, name: str, pull: PullRequest, asked: Mapping[str, object], *, wanted: bool
+    ) -> None:
+        what = f"auto-merge of {pull.url}"
         changed = Fields(self._client.mutate(mutation, {"input": asked}), what).fields(name).fields("pullRequest")
-        if changed.has("autoMergeRequest") is not (verb == "enable"):
+        if changed.has("autoMergeRequest") is not wanted:
             raise UnexpectedGitHubAnswer(f"{what} was answered as if this run had not asked for it")
 
 
