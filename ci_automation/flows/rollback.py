@@ -153,8 +153,8 @@ def _findings(base: Contents | None, target: Contents, wish: Wish, ports: Ports,
         return findings(base, target, ports, replace(intent, policy=policy))
     sentence = "the run cannot read the present digest of the channel, so the changes are unknown"
     hazards = (Hazard("content", Certainty.UNCHECKED, "base", sentence),)
-    verdicts = content_verdicts(Content(hazards=hazards), Situation(target.version, policy, intent.now))
-    return Findings(hazards=hazards, gates=tuple(it for it in verdicts if it.gate not in {"proof", "edits"}))
+    situation = Situation(target.version, policy, intent.now)
+    return Findings(hazards=hazards, gates=content_verdicts(Content(hazards=hazards), situation, rendered=False))
 
 
 def _repeated(

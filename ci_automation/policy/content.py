@@ -55,9 +55,9 @@ class Content(Struct, frozen=True):
     cleared: tuple[Cleared, ...] = ()  # what each check says if it found no hazards
 
 
-def content_verdicts(content: Content, situation: Situation) -> tuple[Verdict, ...]:
-    """Return the verdict of every gate on the content."""
-    gates = (_proof, _options, _files, _edits)
+def content_verdicts(content: Content, situation: Situation, *, rendered: bool = True) -> tuple[Verdict, ...]:
+    """Return the verdict of every gate on content; those on proof and hand edits speak only of what was `rendered`."""
+    gates = (_proof, _options, _files, _edits) if rendered else (_options, _files)
     found = {hazard.gate for hazard in content.hazards}
     return (
         _removal(content, situation),

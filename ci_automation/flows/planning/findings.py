@@ -68,9 +68,8 @@ def _applied(side: StepSide) -> Applied:
 def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Findings:
     """Return the impact on clusters of a channel that goes from `old` to `new`, and the verdicts of the gates."""
     impact = impact_of(old, new, ports, intent)
-    verdicts = content_verdicts(content_of(old, new, impact, intent), Situation(old.version, intent.policy, intent.now))
-    # The gates on the proof and on edits spoke where it was rendered.
-    gates = tuple(verdict for verdict in verdicts if verdict.gate not in {"proof", "edits"})
+    situation = Situation(old.version, intent.policy, intent.now)
+    gates = content_verdicts(content_of(old, new, impact, intent), situation, rendered=False)  # by a run before
     return Findings(impact.changes, impact.hazards, impact.pruned, gates)
 
 

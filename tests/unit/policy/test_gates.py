@@ -170,3 +170,8 @@ def test_where_nothing_stops_the_telling_passes_are_the_reasons() -> None:
         Verdict("freeze", Decision.AUTO, "no freeze is active"),
     ]
     assert reasons(passes) == ("it is 184 days old",)
+
+
+def test_of_content_that_nobody_rendered_no_gate_speaks_on_proof_or_edits() -> None:
+    gates = {it.gate for it in content_verdicts(Content(), SITUATION)}
+    assert gates - {it.gate for it in content_verdicts(Content(), SITUATION, rendered=False)} == {"proof", "edits"}
