@@ -127,9 +127,9 @@ class Report(Struct, frozen=True):
         try:
             reports = parse_reports(read_file(self.file, MAX_REPORT_BYTES, _Silent))
         except _Silent as reason:
-            return self._word(against=f"the FluxReport {self.file} cannot be used: {reason}")
+            return self._verdict(against=f"the FluxReport {self.file} cannot be used: {reason}")
         except InvalidReport as error:
-            return self._word(against=f"{self.file}: {error}")
+            return self._verdict(against=f"{self.file}: {error}")
         problems = [problem for report in reports for problem in report.problems]
         problems += [
             f"it is of {report.version or 'an unknown version'}, not of {version}"
@@ -138,11 +138,11 @@ class Report(Struct, frozen=True):
         ]
         if problems:
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-            return self._word(against=f"the FluxReport {self.file}: {problems[0]}{more}")
+            return self._verdict(against=f"the FluxReport {self.file}: {problems[0]}{more}")
         number = f"{len(reports)} FluxReport{'' if len(reports) == 1 else 's'}"
-        return self._word(f"{number} with {version}: everything is ready")
+        return self._verdict(f"{number} with {version}: everything is ready")
 
-    def _word(self, well: str = "", *, against: str = "") -> Verdict:
+    def _verdict(self, well: str = "", *, against: str = "") -> Verdict:
         return evidence_verdict(str(self.file), well, against=against)
 
 
