@@ -40,6 +40,7 @@ from ci_automation.flows.setting_up.answers import (
 from ci_automation.flows.setting_up.cluster_folders import ClusterNames, read_migration
 from ci_automation.flows.setting_up.files import actions_of
 from ci_automation.flows.setting_up.overlays import first_overlay
+from ci_automation.flows.workspace import read_overlay_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -211,7 +212,8 @@ def own_files(
     listed = {name: every[name] for name in family.channels}
     synced = bootstrapped_folders(top)
     _require_folders(objects, listed, synced)
-    taken = first_overlay(top, known.overlay, None).tree if known and known.overlay and synced else None
+    overlay = known.overlay if known else None
+    taken = read_overlay_folder(top, overlay) if overlay and (top / overlay).exists() else None
     migration = read_migration(top, synced, every, family.channels, taken)
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
     looked = [name for name in family.channels if name in there and (migration or name == first)]

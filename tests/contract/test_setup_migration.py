@@ -245,6 +245,7 @@ def test_forty_clusters_have_few_boxes_and_each_its_name(clone: Path, left: Call
 
 def test_each_page_that_the_list_names_is_there(clone: Path, left: Callable[..., list[str]]) -> None:
     ordinary = left(*THREE)
+    shutil.rmtree(clone / "clusters")  # an overlay with other files than the folders
     bootstrap(clone, "clusters/staging/flux-system")
     bootstrap(clone, "clusters/production/flux-system", own={})
     named = re.findall(r"/blob/HEAD/docs/(\S+?\.md)(?:#([\w-]+))?", "\n".join((*ordinary, *left(*THREE, "--yes"))))
@@ -525,18 +526,22 @@ def test_a_cluster_that_needs_a_patch_gets_a_promoted_channel_by_the_commands_of
     assert applied["spec"]["patches"] == [{"patch": "[]", "target": {"kind": "Deployment"}}]
 
 
+@pytest.mark.parametrize("whole", [False, True])
 def test_the_last_folder_that_differs_from_the_overlay_does_not_become_the_model(
-    clone: Path, left: Callable[..., list[str]]
+    clone: Path, left: Callable[..., list[str]], *, whole: bool
 ) -> None:
     for name in ("staging", "production-eu", "production-ap", "stable"):
         bootstrap(clone, f"clusters/{name}/flux-system", own={} if name == "production-ap" else OWN)
     assert "production-ap differs from staging" in "".join(left(*THREE))
     for name in ("staging", "production-eu", "stable"):  # as clusters that have moved
-        (clone / f"clusters/{name}/flux-system/gotk-components.yaml").unlink()
+        if whole:
+            shutil.rmtree(clone / f"clusters/{name}")
+        else:
+            (clone / f"clusters/{name}/flux-system/gotk-components.yaml").unlink()
     for names in clone.glob("flux-manifests/*/clusters.txt"):
         names.unlink()
     listed = left("setup", "--yes")
-    assert "No step below moves them" in line(listed, "production-ap differs from the overlay: ")
+    assert "No step below moves them" in line(listed, "production-ap differs from clusters/flux-system: ")
     assert not any("Move production-ap" in it or "has the files of" in it for it in listed)
     assert not [*clone.glob("flux-manifests/*/clusters.txt")]
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.flux.version import Version
 
 
@@ -144,13 +145,17 @@ class Migration(Struct, frozen=True):
 
 
 def read_migration(
-    top: Path, synced: Sequence[str], every: Mapping[str, Sequence[str]], channels: Collection[str], taken: Tree | None
+    top: Path,
+    synced: Sequence[str],
+    every: Mapping[str, Sequence[str]],
+    channels: Collection[str],
+    taken: OverlayFolder | None,
 ) -> Migration | None:
     """Return what the folders of a clone that `flux bootstrap` made have for these channels; None: there are none.
 
     `synced` are also those that Git has left to the artifact. For each channel of the clone, `every` has the clusters
-    that a person or an earlier run has listed. One of them stays as long as Git does not prune for it. An earlier run
-    has `taken` over the files of one folder, which stays the source; or they are, if all folders like it have moved.
+    that a person or an earlier run has listed. One of them stays as long as Git does not prune for it. A folder with
+    the files that were `taken` over stays the source; without one they are it, unless a listed cluster has yet to move.
 
     Raises:
         UnfitClusterFolder: the folder that the artifact would take over cannot be read.
@@ -169,7 +174,7 @@ def read_migration(
         except UnfitClusterFolder as error:
             unfit[path] = str(error)
     listed = {names.path(name) for there in every.values() for name in there}
-    source = _source(read, taken, have_moved=len(paths) < len(synced) and listed.isdisjoint(read))
+    source = _source(read, taken, have_moved=listed.isdisjoint(read))
     found = {name: tuple(read[path] for path in there if path in read) for name, there in named.items()}
     left = {path for path in synced if path not in paths and _PLAIN.fullmatch(path) and not _prunes(top, path)}
     kept = {
@@ -180,15 +185,13 @@ def read_migration(
     return Migration(source, folders, unfit, names, kept).to_move_to(source, kept)
 
 
-def _source(read: Mapping[str, ClusterFolder], taken: Tree | None, *, have_moved: bool) -> ClusterFolder:
-    """Return the folder that was `taken` over, or is like most; or what was taken, if those like it `have_moved`."""
+def _source(read: Mapping[str, ClusterFolder], taken: OverlayFolder | None, *, have_moved: bool) -> ClusterFolder:
+    """Return the folder with what was `taken` over, else the overlay if the listed `have_moved`, else one like most."""
     alike = {path: sum(not any(other.differs(it)) for other in read.values()) for path, it in read.items()}
-    source = max(
-        read.values(), key=lambda it: (taken is not None and it.overlay.by_path == taken.by_path, alike[it.path])
-    )
-    if taken and have_moved and source.overlay.by_path != taken.by_path:
-        files = Tree((*taken.files, source.files.by_path[COMPONENTS]))
-        return replace(source, path="the overlay", files=files)
+    own = taken.tree.by_path if taken else None
+    source = max(read.values(), key=lambda it: (it.overlay.by_path == own, alike[it.path]))
+    if taken and have_moved and source.overlay.by_path != own:
+        return replace(source, path=taken.path, files=taken.tree.replaced(COMPONENTS, source.files[COMPONENTS]))
     return source
 
 

@@ -72,7 +72,7 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
     guide, source = f"{answers.docs}/guides/migration.md", migration.source
     for path, reason in migration.unfit.items():
         yield f"`flux bootstrap` made {path} too, and this list leaves it out: {reason}. What it has to be: {guide}"
-    if answers.overlay and not answers.there and source.path != "the overlay":
+    if answers.overlay and source in migration.every:
         arguments = [f"--{flag}={_written(value)}" for flag, value in source.flags.items()]
         command = shlex.join(("flux-manifests", "render", "--flux-version", str(source.version), *arguments))
         yield (
@@ -113,7 +113,8 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
                 differing.setdefault((by, _all(found)), []).append(folder)
     is_folder, same = source in every, len(every) - sum(map(len, differing.values()))
     most = f"Unlike {same} of {len(every)} folders, " if is_folder else ""
-    model, page = names.name(source.path), f"{answers.docs}/guides/migration.md#folders-that-differ"
+    model = names.name(source.path) if is_folder else source.path
+    page = f"{answers.docs}/guides/migration.md#folders-that-differ"
     for (by, what), unlike in differing.items():
         told = (
             f"Steps below move them all the same, since {answers.objects}/{by}/{CLUSTERS} names them: they lose what "
