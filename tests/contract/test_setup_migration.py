@@ -541,7 +541,9 @@ def test_the_last_folder_that_differs_from_the_overlay_does_not_become_the_model
     for names in clone.glob("flux-manifests/*/clusters.txt"):
         names.unlink()
     listed = left("setup", "--yes")
-    assert "No step below moves them" in line(listed, "production-ap differs from clusters/flux-system: ")
+    told = line(listed, "production-ap differs from clusters/flux-system: ")
+    assert "No step below moves them" in told
+    assert listed[listed.index(told) + 1].strip() == "diff -ru clusters/flux-system clusters/production-ap/flux-system"
     assert not any("Move production-ap" in it or "has the files of" in it for it in listed)
     assert not [*clone.glob("flux-manifests/*/clusters.txt")]
 
