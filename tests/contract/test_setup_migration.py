@@ -552,7 +552,7 @@ def test_a_patch_of_a_whole_channel_is_told_as_such(clone: Path, left: Callable[
     for name in ("staging-01", "staging-02", "staging-03", "production-01", "production-02"):
         bootstrap(clone, f"clusters/{name}/flux-system", own={} if "production" in name else OWN)
     told = line(left(*THREE), "production-01 and production-02 differ from staging-01: ")
-    assert " (missing). That is all of production, and a channel can have patches of its own. No step" in told
+    assert " (missing). That is all of production in Git, and a channel can have patches of its own. No step" in told
 
 
 def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list_names_it(
@@ -575,9 +575,9 @@ def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list
     told = line(named, ", eu-02 differs")
     assert told.partition(". ")[2] == (
         "Unlike 3 of 5 folders, eu-02 differs from test-01: kustomization.yaml (missing) and memory.yaml (missing). "
-        "That is all of stable, and a channel can have patches of its own. Steps below move them all the same, since "
-        "flux-manifests/stable/clusters.txt names them: they lose what test-01 does not have, and no patch in `sync` "
-        "of stable. To leave them out, delete their names there and run `setup` again: "
+        "That is all of stable in Git, and a channel can have patches of its own. Steps below move them all the same, "
+        "since flux-manifests/stable/clusters.txt names them: they lose what test-01 does not have, and no patch in "
+        "`sync` of stable. To leave them out, delete their names there and run `setup` again: "
         "https://github.com/acme/ci-automation/blob/HEAD/docs/guides/migration.md#folders-that-differ"
     )
     assert line(named, "Move eu-02.")

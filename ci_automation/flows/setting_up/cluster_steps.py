@@ -128,7 +128,7 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
                 answers, name, next(it for it, there in migration.folders.items() if unlike[0] in there)
             )
         whole = [channel for channel, there in migration.folders.items() if channel != ANY and [*there] == unlike]
-        all_of = f" That is all of {whole[0]}, and a channel can have patches of its own." if whole else ""
+        all_of = f" That is all of {whole[0]} in Git, and a channel can have patches of its own." if whole else ""
         differ = f"{_called(unlike, migration)} {'differ' if len(unlike) > 1 else 'differs'} from {model}: {what}"
         one_each = {(it.overlay, it.options): it.path for it in unlike if not answers.there}.values()
         yield "\n".join(
