@@ -14,6 +14,8 @@ from ci_automation.artifact.yaml import Unreadable, events, is_a, nodes, place_o
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import yaml
 
 MAX_BYTES = 1 << 20
@@ -77,6 +79,11 @@ class ConfigDocument(Struct):
             known = known[:-1]
         mark = (self.keys if at_key else self.values).get(known) or self.values[known]
         return Problem(self.file, mark.line + 1, mark.column + 1, path, what)
+
+    def add(self, found: Iterable[Problem]) -> None:
+        """Add problems, except with what has one already."""
+        told = {problem.path for problem in self.problems}
+        self.problems += [problem for problem in found if problem.path not in told]
 
     def build(self, node: yaml.Node, path: Path = ()) -> object:
         """Return the plain value of `node`, and note where it is and what is wrong with it."""

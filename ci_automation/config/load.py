@@ -61,7 +61,7 @@ def parse_config(data: bytes, file: str, root: pathlib.Path = _HERE) -> Config:
     document = read_document(data, file)
     if (sections := read_sections(document, root)) is not None:
         config = merged_config(sections)
-        document.problems += _contradictions(document, config)
+        document.add(_contradictions(document, config))
         if not document.problems:
             return replace(config, digest=Digest.of(data))
     found = InvalidConfig(document.problems)
@@ -70,26 +70,24 @@ def parse_config(data: bytes, file: str, root: pathlib.Path = _HERE) -> Config:
     raise found
 
 
-def _contradictions(document: ConfigDocument, config: Config) -> list[Problem]:
-    """Return the problems of values that are valid alone, but not together."""
-    problems = []
+def _contradictions(document: ConfigDocument, config: Config) -> Iterator[Problem]:
+    """Yield the problems of values that are valid alone, but not together."""
     if ("apiUrl",) in document.values and not isinstance(config.source, GitHubSourceConfig):
-        problems.append(document.problem(("apiUrl",), "is only for a github: source"))
+        yield document.problem(("apiUrl",), "is only for a github: source")
     seen: dict[object, Path] = {}
     for index, it in enumerate(config.artifacts):
         # Names are also names of environments, which ignore case: two artifacts would share credentials.
         for key, value in (("name", it.name.casefold()), ("url", it.channel)):
             here: Path = ("artifacts", index, key)
             if (first := seen.setdefault((key, value), here)) is not here:
-                problems.append(document.problem(here, f"is the same as that of artifacts[{first[1]}]"))
+                yield document.problem(here, f"is the same as that of artifacts[{first[1]}]")
     for found in (
         _unfit_promotions(document, config.artifacts),
         _shared_version_tags(config.artifacts),
         _unfit_groups(config.artifacts),
         (((index, key), what) for index, it in enumerate(config.artifacts) for key, what in _unfit(it)),
     ):
-        problems += [document.problem(("artifacts", *path), what) for path, what in found]
-    return problems
+        yield from (document.problem(("artifacts", *path), what) for path, what in found)
 
 
 def _shared_version_tags(artifacts: Sequence[ArtifactConfig]) -> Iterator[tuple[Path, str]]:

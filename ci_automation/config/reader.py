@@ -42,8 +42,7 @@ def read_sections(document: ConfigDocument, root: pathlib.Path) -> Given | None:
     """Return the sections of a document, or None with all errors in its problems; its paths begin in `root`."""
     reader = _Reader(document, root)
     file = reader.attempt((), reader.section, sections.File, document.value, ())
-    told = {problem.path for problem in document.problems}
-    document.problems += [problem for problem in reader.problems if problem.path not in told]
+    document.add(reader.problems)
     return file
 
 

@@ -463,6 +463,10 @@ class TestWhatIsWrong:
     def test_is_told_with_file_line_and_key(self, text: str, problem: str) -> None:
         assert problems(text)[0] == f"{FILE}:{problem}"
 
+    def test_a_key_without_a_value_has_one_problem(self) -> None:
+        what = "it has no value; give it one, or remove the key"
+        assert problems(f"source: dir:a\napiUrl:\n{MINIMAL}") == [f"{FILE}:2:8: apiUrl: {what}"]
+
     def test_everything_at_once_in_the_order_of_the_file(self) -> None:
         text = (
             FULL.replace("patch: auto", "patch: always").replace("mode: key", "mode: none").replace("paused", "pausd")
