@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def named_files(config: Config) -> Iterator[str]:
-    """Yield the files and folders of the repository by which runs go: releases, trust, facts of clusters, evidence."""
+    """Yield the files and folders of the repository that runs read: releases, trust, facts of clusters, evidence."""
     source = config.source
     named = [str(source.path) if isinstance(source, DirectorySourceConfig) else None, config.upstream.trust_config]
     for it in config.artifacts:
