@@ -70,7 +70,8 @@ def headline(
         for at, it in enumerate(told)
     ]
     words = [f"{what_comes(step)} {word}{_because(step) if at >= done else ''}" for at, (word, step) in enumerate(told)]
-    words += [f"{versions} {_LEFT[decision]}" for decision, versions, _ in passed_over_rows(plan)]
+    passed = ((it, _LEFT[decision]) for decision, it, _ in passed_over_rows(plan))
+    words += [f"{it} {'are' if ' to ' in it else 'is'} {word}" for it, word in passed]
     if not plan.steps:
         words.insert(0, f"nothing to do at {plan.current_version}" if words else f"{plan.current_version} is current")
     if healed:

@@ -174,8 +174,10 @@ class TestHeadline:
         assert [row[0] for row in rows] == ["before", "published", "possible", "waiting"]
 
     def test_says_what_was_passed_over_where_nothing_is_to_do(self) -> None:
-        passed = (PassedOver(Version.parse("v3.0.0"), Decision.REFUSED, ("never",)),)
-        assert headline(plan(passed_over=passed), 0).text == f"{CHANNEL}: nothing to do at v2.8.5; v3.0.0 refused"
+        passed = [PassedOver(Version.parse("v3.0.0"), Decision.REFUSED, ("never",))]
+        passed += [PassedOver(Version.parse(it), Decision.WAIT, ("young",)) for it in ("v2.8.8", "v2.8.7")]
+        said = "nothing to do at v2.8.5; v3.0.0 is refused; v2.8.8 to v2.8.7 (2) are waiting"
+        assert headline(plan(passed_over=tuple(passed)), 0).text == f"{CHANNEL}: {said}"
 
     @pytest.mark.parametrize(
         ("decisions", "mark"),
