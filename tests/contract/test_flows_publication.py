@@ -10,8 +10,11 @@ import pytest
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Conflict, VerificationFailed
+from ci_automation.flows.apply import apply
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
+from ci_automation.flows.planning.plan import make_plan
+from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger
@@ -19,7 +22,9 @@ from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import gather, verify
 from tests.contract.interference import interfere, kill_at, names
-from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, made_once, signing_key
+from tests.contract.planting import EVERY
+from tests.fakes.registry import Asked
+from tests.fakes.world import CHANNEL, OLD, OVERLAY, PATCH, World, intent, made_once, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,6 +136,23 @@ def test_what_somebody_else_published_is_overwritten_in_one_request_at_most() ->
             lost.append(at)
     # The channel's own PUT, which registries cannot compare and swap; after the read-back the channel is the other's.
     assert lost == [the_move(requests), requests - 1]
+
+
+def test_a_run_that_overwrites_a_newer_release_is_noticed_by_the_next_run() -> None:
+    wish = intent(flags={"log-level": "debug"}, policy=EVERY)
+
+    def change(world: World) -> None:
+        plan = make_plan(CHANNEL, world.ports(), wish).plan
+        apply(plan, [step.target for step in plan.steps], world.ports(), wish)
+
+    _, alone = count(at_oldest, change)
+    moved = next(at for at, it in enumerate(alone.registry.requests) if it == Asked("put_manifest", str(CHANNEL)))
+    world = at_oldest()
+    interfere(world, moved, lambda: run_update(world))
+    change(world)
+    assert world.channel_digest() == alone.channel_digest()
+    with pytest.raises(ChannelMovedBack, match=f"moved on to .* \\({PATCH}\\)"):
+        run_update(world)
 
 
 def the_move(requests: int) -> int:
