@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.apply import NotApproved, apply
 from ci_automation.flows.init import init
@@ -18,13 +19,17 @@ from ci_automation.flows.verify import pull
 from ci_automation.impact.change import ChangeClass
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import BUMPS, Action, Allowance, Policy
+from ci_automation.registry import open_registry
 from tests.contract.planting import at, forget_signature
 from tests.contract.publishing import publish_text
+from tests.contract.scene import CHANNEL as LAYOUT
+from tests.contract.scene import FIRST
 from tests.contract.test_promote import SAME, STAGING, settled
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, PATCH, World, intent, made_once
 
 if TYPE_CHECKING:
     from ci_automation.policy.plan import PlannedStep
+    from tests.contract.scene import Scene
 
 ADMIN = "ClusterRoleBinding cluster-reconciler-flux-system"
 RBAC = f"{ADMIN} is new: it gives ClusterRole cluster-admin to"
@@ -155,3 +160,20 @@ def test_a_promotion_compares_what_both_channels_have(source: str) -> None:
         assert first.startswith(f"{ADMIN} is gone")
     else:
         assert (promoted.done, first.startswith(RBAC)) == (False, True)
+
+
+def test_the_request_of_the_action_lists_it_and_only_its_merge_brings_it_back(scene: Scene) -> None:
+    channel = Reference.parse(LAYOUT)
+    here = World(registry=open_registry(channel))  # type: ignore[arg-type]  # of the job
+    edited = publish_text(here, without_admin(pull(channel, here.ports())[0][COMPONENTS_PATH]), channel=channel)
+    scene.configure(more=f", acceptEdits: [{{digest: '{edited}', until: 2999-01-31, reason: hardened}}]")
+    scene.offer(FIRST)
+    scene.fleet.protections.clear()
+    ran = scene.run()
+    assert (ran.outputs["pending-decision"], scene.channel) == ("approval", str(edited)), ran
+    (asked,) = scene.fleet.pulls
+    for page in (asked.body, ran.summary):
+        assert "`ClusterRoleBinding cluster-reconciler-flux-system` is new: it gives ClusterRole cluster-admin" in page
+    scene.fleet.merge(asked.number, "ben")
+    assert scene.run().outputs["changed"] == "true"
+    assert ADMIN.split()[1].encode() in pull(channel, here.ports())[0][COMPONENTS_PATH]
