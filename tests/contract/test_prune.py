@@ -316,11 +316,12 @@ class TestWhatStays:
         repository.tags["all"] = index.digest
         assert look(world).goes == ()
 
-    def test_what_a_channel_came_to_in_the_meantime(self, world: World) -> None:
-        found = look(world)
-        _, digest = immutable(world, "v2.98.8")
+    @pytest.mark.parametrize("version", ["v2.98.8", "v2.98.5"], ids=["before the first goes", "before the next goes"])
+    def test_what_a_channel_came_to_in_the_meantime(self, world: World, version: str) -> None:
+        deleting, (_, digest) = prune(look(world), world.ports()), immutable(world, version)
+        done = [next(deleting)] if version == "v2.98.5" else []
         world.registry.put_manifest(CHANNEL.at_tag("edge"), world.registry.manifest(CHANNEL.at_digest(digest)))
-        done = list(prune(found, world.ports()))
+        done += deleting
         assert [it.kept_by for it in done if it.kept_by] == [("edge",)]
         assert world.registry.resolve(CHANNEL.at_tag("edge")) == digest
         verify(world.registry, CHANNEL, digest, OURS)
