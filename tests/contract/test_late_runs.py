@@ -153,6 +153,27 @@ def test_a_file_that_the_configuration_names_is_that_of_the_default_branch(scene
     assert tagged(index.read_text()) != tagged(had)
 
 
+@pytest.mark.parametrize("attempt", ["1", "2"])
+def test_a_named_file_that_changed_while_a_run_waited_for_people_voids_only_a_later_attempt(
+    scene: Scene, attempt: str
+) -> None:
+    """People approved a digest; an attempt that begins again is of an old commit by choice."""
+    configure(scene, approval="{via: workflow-dispatch}")
+    scene.run()
+    scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
+    given = scene.approving()
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    scene.runner.variables["GITHUB_RUN_ATTEMPT"] = attempt
+    scene.fleet.push("main", {"cosign.pub": b"another"}, "ada")
+    before = scene.tags
+    ran = scene.run("approve", **given)
+    if attempt == "1":
+        assert ran.outputs["target-version"] == MINOR, ran
+    else:
+        assert (ran.code, scene.tags) == (VOID, before), ran
+        assert "cosign.pub in this checkout is not what the default branch has now" in ran.said("error")[0]
+
+
 def tagged(index: str) -> dict[str, str]:
     """Return the digests of the tags of an image layout."""
     name = "org.opencontainers.image.ref.name"
