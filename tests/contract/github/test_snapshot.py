@@ -335,3 +335,21 @@ def test_the_merge_base_is_where_a_branch_left_the_other(fleet: double.Repositor
     assert repository.compared(base, many) == Comparison(base, None)
     with pytest.raises(NotOnGitHub):
         repository.compared(base, "0" * 40)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shows"),
+    [
+        ("apps/a.yaml", "apps/b.yaml", True),
+        ("apps/a.yaml", "b.yaml", True),
+        ("a.yaml", "b.yaml", True),
+        ("a.yaml", "apps/b.yaml", False),
+        ("apps-old/a.yaml", "apps/b.yaml", False),
+        ("a.yaml", "apps-old/b.yaml", True),
+    ],
+)
+def test_a_comparison_shows_a_folder_unless_a_file_came_there_from_elsewhere(
+    old: str, new: str, *, shows: bool
+) -> None:
+    assert Comparison("", (old, new), ((old, new),)).shows("apps") is shows
+    assert not Comparison("", None, ((old, new),)).shows("apps")
