@@ -123,6 +123,7 @@ def writes(requests: Iterable[Request]) -> list[str]:
 
 def at_each_request(case: Callable[[int], None], numbers: list[int], moment: str) -> None:
     """Run the case of each request, several at a time, and raise what the first that fails raises."""
+    assert numbers
     with ThreadPoolExecutor(os.cpu_count()) as cases:
         outcomes = {number: cases.submit(case, number) for number in numbers}
     for number, outcome in outcomes.items():
