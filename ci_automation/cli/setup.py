@@ -146,9 +146,9 @@ def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
     for path in declined:
         print_aside(f"{path} was left as it is")
     print_text("\n".join(done))
-    if before not in {None, files[TODO]}:
-        new, gone = steps_between(before or "", files[TODO])
-        print_text(f"It has {new} new steps, {gone} are gone, and the others keep their ticks.")
+    if before is not None and before != files[TODO]:
+        new, gone = steps_between(before, files[TODO])
+        print_text(f"{TODO}: {new} steps are new, {gone} are gone, and the others keep their ticks.")
     told = f"Left to do, with boxes to tick in {TODO}:\n{numbered(left)}"
     print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in told.split("\n"))
 

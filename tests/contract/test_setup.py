@@ -512,9 +512,8 @@ def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
     before, after = (
         {it[2:] for it in re.findall(r"^- \[.\] \d+(.*)", it, re.MULTILINE)} for it in (page, todo.read_text())
     )
-    told = (
-        f"{TODO} changed\nIt has {len(after - before)} new steps, {len(before - after)} are gone, and the others keep"
-    )
+    new, gone = len(after - before), len(before - after)
+    told = f"{TODO} changed\n{TODO}: {new} steps are new, {gone} are gone, and the others keep their ticks.\n"
     assert (told in shown.out, "+- [" in shown.out, before == after) == (True, False, False)
     assert todo.read_text().count("- [x] ") == 2
     assert ":stable, unless this workflow signed it. Run" in todo.read_text()
