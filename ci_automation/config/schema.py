@@ -1,4 +1,4 @@
-"""Types of the sections of a configuration file, as the reader needs them, and their JSON schema."""
+"""Keys of a configuration file with the types of their values, and the JSON schema of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Sections of a configuration file (design section 5.2) that the flows know as other values, and the whole file.
+"""Sections of a configuration file (design section 5.2) that `reader` makes other values of, and the whole file.
+
+Those that flows use as they are in the file are in `model`.
 
 `later` names keys of the design that this version does not support. It refuses them, because a policy without effect
 is dangerous.

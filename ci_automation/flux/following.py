@@ -1,7 +1,7 @@
-"""Settings of the objects by which clusters follow a channel, and what the CRDs of a release do not take of them.
+"""Settings of the objects by which clusters follow a channel, and the fields of them that Flux's CRDs refuse.
 
-A CRD is that of the artifact's own components, so that a field counts from the release on that has it. Rules in CEL are
-left to the API server.
+The CRDs are those of the artifact's own components, so a field is accepted from the release on that has it. The API
+server alone checks rules in CEL.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SyncSettings(Struct, frozen=True):
 
 
 def unfit_fields(spec: Mapping[str, Any], api_version: str, kind: str, components: str, is_found: IsFound) -> list[str]:
-    """Return what the CRD of a kind in `components` does not take of a part of its spec; none without a CRD.
+    """Return the problems that the CRD of a kind in `components` finds in a part of its spec; none without a CRD.
 
     What the part lacks at its top is no problem: the program fills it in. `is_found` searches a pattern of RE2.
     """

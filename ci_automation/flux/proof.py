@@ -91,7 +91,6 @@ def differing_document(ours: str, theirs: str) -> str:
 
 
 def _label(document: str) -> str:
-
     from ci_automation.flux.text import label_of
 
     return label_of(document)[:_SHOWN] or "a document without kind and name"

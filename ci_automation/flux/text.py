@@ -1,8 +1,8 @@
-"""Text of components files, as kustomize writes it: block style, two spaces, keys of a mapping sorted.
+"""Edits of components files as text, what stands in them, and differences of texts.
 
-This module never parses YAML and writes it again, because no emitter would reproduce kustomize's bytes. Flux itself
-writes no digests into images (`ghcr.io/fluxcd/source-controller:v1.9.4@sha256:...`): they are edited into the text, and
-out again, which restores Flux's own bytes.
+Kustomize writes block style, two spaces, and the keys of a mapping sorted. This module never parses YAML and writes it
+again, because no emitter would reproduce kustomize's bytes. Flux itself writes no digests into images
+(`ghcr.io/fluxcd/source-controller:v1.9.4@sha256:...`); `pin` adds them, and `unpin` restores Flux's own bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pull requests: read as GraphQL and REST have them, opened, edited, and set to merge by themselves.
+"""Pull requests: read them from the answers of GraphQL and REST, open and edit them, and set auto-merge.
 
 A list of GraphQL's also has requests of forks, and those that go elsewhere. An attacker who opens many of these pushes
 the run's own requests out of it: then the run asks for all.

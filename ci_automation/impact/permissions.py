@@ -1,4 +1,4 @@
-"""Permissions that the rules of roles grant, which of them cover which others, and changes of roles by these.
+"""Permissions that roles grant: which of them cover which others, and what changes between two versions of a role.
 
 A permission is one verb on one resource of one API group, with one name or any, or one verb on one URL; the wildcards
 are those of Kubernetes' authorizer (`pkg/apis/rbac/v1/evaluation_helpers.go`).

@@ -1,6 +1,6 @@
-"""Rights that the roles and bindings of manifests give: to which subjects, where, and which of them are grave.
+"""Rights that the roles and bindings of manifests give: to which subjects, where, which of them are grave.
 
-A binding changes by the subjects that get a role, or lose it.
+Changes of bindings too: the subjects that get a role, and those that lose it.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def _soak(candidate: PromotionCandidate, goal: Goal) -> Verdict:
 
 
 def evidence_verdict(looked_at: str, well: str = "", *, against: str = "") -> Verdict:
-    """Return what one piece of evidence says of a promotion; `against` is why it does not speak for it, if so."""
+    """Return the verdict of one piece of evidence: wait for the reason `against`, or auto as `well` says."""
     return Verdict("evidence", Decision.WAIT if against else Decision.AUTO, against or well, looked_at)
 
 

@@ -144,7 +144,7 @@ class Ledger(Struct, frozen=True):
         return self._own(self._of_repository())
 
     def has_own_repository(self) -> bool:
-        """Return whether any channel of the repository was published there; a mirror has records of others alone.
+        """Return whether any record is about a channel of this repository; a mirror has records of other ones alone.
 
         Raises:
             ImmutableTagMoved: a tag hides a digest.

@@ -1,7 +1,7 @@
-"""Predicates of an artifact's attestations: its provenance, and a list of its controllers' images (SBOM).
+"""Predicates of an artifact's attestations: its provenance, and the list of its controllers' images (SBOM).
 
-The provenance is one of SLSA v1 (https://slsa.dev/spec/v1.0/provenance), inputs by digest. What the parts of the
-predicate mean, for our build type:
+The provenance has the form of SLSA v1 (https://slsa.dev/spec/v1.0/provenance), and names inputs by their digests. Its
+parts, for our build type:
 
 externalParameters    `artifact` is the channel it was made for, `flux` the version, `options` each flag of
                       `flux install` that differs from Flux's default, `policy` how the step was let through: `auto`, or
@@ -14,11 +14,10 @@ resolvedDependencies  `release` is the archive of manifests, with its commit, an
 runDetails            `builder.id` is the identity in the signing certificate, or `LOCAL_BUILDER` where a key signed;
                       `metadata.invocationId` the address of the run
 
-No time is in it but an approval's: who runs it again with the same inputs says the same.
+Its only time is that of an approval, so another run with the same inputs makes the same predicate.
 
-The SBOM is a CycloneDX 1.6 document (ECMA-424) rather than SPDX 2.3: SPDX demands a time of creation and a namespace
-that no other document has, so that two runs with the same inputs could not say the same. `spdx` says in SPDX what is
-signed.
+The SBOM is a CycloneDX 1.6 document (ECMA-424), and the same each time too: SPDX 2.3 demands a time of creation, and a
+namespace that no other document has. `spdx` converts the signed document to SPDX.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Files of registries: blobs in pieces, checked before anything uses them, and the files of an image layout.
+"""Checks of blobs, files that blobs are written to in pieces, and the files and index entries of an image layout.
 
-Those appear whole, and are read only if they are files; with the entries of the layout's index.
+A file of a layout appears whole, and is read only if it is a regular file.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class NotFound(RegistryError):
         super().__init__(f"{what} was not found" + (f" ({complaint})" if complaint else ""))
 
     def name_channels(self, tags: Collection[str]) -> None:
-        """Name the channels that are there in the hint; that the tags could be listed, credentials may read."""
+        """Name the channels among `tags` in the hint, without a word of credentials, which sufficed to list them."""
         named = [it for it in tags if it[:2].strip("v0123456789") and not it.startswith("sha256-")]
         more = " and more" if len(named) > _NAMED else ""
         there = f"Channels there: {', '.join(named[:_NAMED])}{more}" if named else "There is no channel"

@@ -1,4 +1,4 @@
-"""Releases in GitHub's REST form, and in a directory: a mirror, for tests, and for the demonstration.
+"""Releases in the form of GitHub's REST API, and a directory with files of that form, such as a mirror.
 
 `releases.json` has the form of GitHub's `GET /repos/{owner}/{repo}/releases` (tag_name, published_at, draft,
 prerelease, and the assets' names), `tags.json` that of `GET /repos/{owner}/{repo}/tags`; the folder `<tag>/` has the

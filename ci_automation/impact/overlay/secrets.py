@@ -1,4 +1,4 @@
-"""Secrets in plain text: in the files of an overlay, made or patched by its kustomizations, and in what they build."""
+"""Secrets in plain text: in the files of an overlay, in what its kustomizations make or patch, and in their builds."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _has_plain_data(value: Mapping[str, Any]) -> bool:
 
 
 def _of_plugin(value: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield the same of the configuration of kustomize's own plugin that generates Secrets."""
+    """Yield what `generated` does, of the configuration of kustomize's own plugin that generates Secrets."""
     if value.get("kind") == "SecretGenerator":
         yield from ((path, True) for path in generator_files(value))
 

@@ -1,6 +1,6 @@
 """Entries of Rekor, the transparency log, in the forms of its API, of bundles and of annotations.
 
-Pure: this module parses and builds entries. `certified` verifies them.
+Pure: this module parses and builds entries. `root` and `instance` verify them.
 """
 
 from __future__ import annotations
