@@ -49,7 +49,7 @@ def events(text: str, most: int = _MAX_EVENTS, deepest: int = MAX_DEPTH) -> Iter
     import yaml
 
     depth = 0
-    with yaml_alone(text):
+    with _yaml_alone(text):
         for number, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > deepest:
@@ -60,7 +60,7 @@ def events(text: str, most: int = _MAX_EVENTS, deepest: int = MAX_DEPTH) -> Iter
 
 
 @contextmanager
-def yaml_alone(text: str) -> Iterator[None]:
+def _yaml_alone(text: str) -> Iterator[None]:
     """Turn errors about a text that is not YAML into `Unreadable`."""
     import yaml
 
@@ -124,7 +124,7 @@ def nodes(written: str) -> tuple[yaml.Node, ...]:
 
     # The events take no memory. They are checked before nodes are built.
     aliases = aliases_in(written)
-    with yaml_alone(written):
+    with _yaml_alone(written):
         found = tuple(yaml.compose_all(written, Loader=yaml.CSafeLoader))
     sizes: dict[int, int] = {}
     if aliases and sum(_size(node, sizes) for node in found) > _MAX_NODES:

@@ -211,11 +211,11 @@ def is_draft(release: Release) -> bool:
 
 
 def _release(version: Version, listing: Listing, where: str) -> Release:
-    problem = _DRAFT if listing.draft else missing_file(version, listing.assets)
+    problem = _DRAFT if listing.draft else _missing_file(version, listing.assets)
     return Release(version, _published_at(version, listing, where), listing.prerelease, problem, listing.notes)
 
 
-def missing_file(version: Version, assets: Iterable[str]) -> str | None:
+def _missing_file(version: Version, assets: Iterable[str]) -> str | None:
     """Return the problem of a release with these `assets`, or None if it has the necessary files."""
     missing = [name for name in (BUNDLE, checksums_name(version)) if name not in assets]
     return f"it has no {' and no '.join(missing)}" if missing else None

@@ -178,7 +178,7 @@ def object_at(client: GitHub, path: str) -> Fields:
     return Fields(answer.value, f"GET {client.host}{path}")
 
 
-def objects_at(client: GitHub, path: str, *, key: str | None = None, limit: int = 1000) -> Iterator[Fields]:
+def _objects_at(client: GitHub, path: str, *, key: str | None = None, limit: int = 1000) -> Iterator[Fields]:
     """Yield at most `limit` of the objects that a path lists, page after page; under `key` where the list is in one.
 
     Raises:
@@ -210,7 +210,7 @@ class OfRepository:
 
     def _listed(self, path: str, *, key: str | None = None, limit: int = 1000) -> Iterator[Fields]:
         """Yield the objects that a path of the repository lists."""
-        return objects_at(self._client, f"/repos/{self.name}{path}", key=key, limit=limit)
+        return _objects_at(self._client, f"/repos/{self.name}{path}", key=key, limit=limit)
 
     def _send(self, verb: str, path: str, body: Mapping[str, object] | None = None) -> GitHubValue:
         """Return the answer to a write at a path of the repository."""

@@ -32,7 +32,7 @@ _KINDS = list(ChangeKind)
 _SEVERITIES = list(Severity)
 
 
-def layout_changes(id: ObjectId, old: Document, new: Document) -> Iterator[Change]:  # noqa: A002
+def _layout_changes(id: ObjectId, old: Document, new: Document) -> Iterator[Change]:  # noqa: A002
     """Yield what is written differently in two documents where their values are the same."""
     if old.twice != new.twice:
         keys = [_named(path) for path in sorted(old.twice ^ new.twice, key=repr)]
@@ -69,20 +69,20 @@ def _places(old: Document, new: Document) -> Iterator[tuple[str, str]]:
             if forms[0] != forms[1] and not comment and _same_at(old, new, path):
                 yield _named(path), repr(forms)
     for path in sorted(old.unsorted | new.unsorted, key=repr):
-        before, after = mapping(value_at(old.value, path)), mapping(value_at(new.value, path))
+        before, after = mapping(_value_at(old.value, path)), mapping(_value_at(new.value, path))
         common = [key for key in before if key in after], [key for key in after if key in before]
         if common[0] != common[1]:
             yield _named(path), repr(common)
 
 
 def _same_at(old: Document, new: Document, path: Path) -> bool:
-    values = value_at(old.value, path), value_at(new.value, path)
+    values = _value_at(old.value, path), _value_at(new.value, path)
     if path == END:
         return True
     return MISSING not in values if path[-1:] == (KEY,) else values[0] is not MISSING and alike(*values)
 
 
-def value_at(value: Any, path: Path) -> Any:  # noqa: ANN401 - a value of YAML
+def _value_at(value: Any, path: Path) -> Any:  # noqa: ANN401 - a value of YAML
     """Return what is at a path; a key itself stands for its value."""
     for part in path[:-1] if path[-1:] == (KEY,) else path:
         there = part in value if isinstance(value, dict) else isinstance(value, list) and part in range(len(value))
@@ -219,7 +219,7 @@ def _entry(name: ObjectId, old: Entry | None, new: Entry | None, room: Room) -> 
     pair = Pair(name, before.value if before else MISSING, after.value if after else MISSING)
     if before and after and old and new:
         found = False
-        for change in chain(changed(pair, room), layout_changes(name, before, after)):
+        for change in chain(changed(pair, room), _layout_changes(name, before, after)):
             found = True
             yield change
         if not found:

@@ -123,7 +123,7 @@ def rights_of(texts: Iterable[str]) -> tuple[Right, ...]:
             reference = mapping(value.get("roleRef"))
             of = words(reference.get("kind"))
             role = found.get((of, namespace if of == "Role" else "", words(reference.get("name"))))
-            bound = Right(namespace, (), named_role(reference), f"{kind} {name}", "", Severity.INFO)
+            bound = Right(namespace, (), _named_role(reference), f"{kind} {name}", "", Severity.INFO)
             rights.append(_to(value.get("subjects"), _with_role(bound, role, room)))
         elif kind == "ClusterRole":
             rights += _aggregated(name, value, room)
@@ -189,7 +189,7 @@ def binding(pair: Pair, _room: Room) -> Iterator[Change]:
     """Yield that a binding is there now, or no longer, and who has or had which role."""
     value = mapping(pair.old if pair.new is MISSING else pair.new)
     role, subjects = mapping(value.get("roleRef")), _subjects_of(value.get("subjects"))
-    whom = f"{named_role(role)} to {listed(map(_named_subject, subjects)) or 'no subject'}"
+    whom = f"{_named_role(role)} to {listed(map(_named_subject, subjects)) or 'no subject'}"
     if pair.new is MISSING:
         yield pair.whole(ChangeKind.BINDING_REMOVED, Severity.NOTICE, f"is gone: it gave {whom}")
     else:
@@ -207,8 +207,8 @@ def binding_rules(pair: Pair) -> Rules:
 def _reference(pair: Pair) -> Iterator[Change]:
     role = mapping(pair.new)
     severity = Severity.DANGER if words(role.get("name")) in _ALMIGHTY else Severity.WARNING
-    before = named_role(mapping(pair.old))
-    said = f"refers to {named_role(role)} instead of {before}; clusters refuse that until the binding is recreated"
+    before = _named_role(mapping(pair.old))
+    said = f"refers to {_named_role(role)} instead of {before}; clusters refuse that until the binding is recreated"
     yield pair.change(ChangeKind.ROLE_REFERENCE, severity, said)
 
 
@@ -218,11 +218,11 @@ def _subject_changes(pair: Pair, role: dict[str, Any]) -> Iterator[Change]:
     if len(known) > _MAX_ROLE:
         known = fingerprint(known)
     for subject in sorted(set(new) - set(old)):
-        said = f"gives {named_role(role)} to {_named_subject(subject)}"
+        said = f"gives {_named_role(role)} to {_named_subject(subject)}"
         side = Pair(pair.id, MISSING, _named_subject(subject), pair.path)
         yield side.change(ChangeKind.SUBJECT_ADDED, _grave(role, subject), said, *subject, known)
     for subject in sorted(set(old) - set(new)):
-        said = f"no longer gives {named_role(role)} to {_named_subject(subject)}"
+        said = f"no longer gives {_named_role(role)} to {_named_subject(subject)}"
         side = Pair(pair.id, _named_subject(subject), MISSING, pair.path)
         yield side.change(ChangeKind.SUBJECT_REMOVED, Severity.NOTICE, said, *subject)
 
@@ -247,7 +247,7 @@ def _is_everybody(subject: _Subject) -> bool:
     return subject[3].partition(":serviceaccounts:")[0] in _EVERYBODY
 
 
-def named_role(role: dict[str, Any]) -> str:
+def _named_role(role: dict[str, Any]) -> str:
     """Return a role as people name it."""
     return f"{shown(words(role.get('kind')))} {shown(words(role.get('name')))}".strip() or "no role"
 

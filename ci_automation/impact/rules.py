@@ -50,7 +50,7 @@ def metadata(pair: Pair) -> Iterator[Change]:
     yield from by_key(pair, {"labels": _labels, "annotations": _annotations})
 
 
-def pod_metadata(pair: Pair) -> Iterator[Change]:
+def _pod_metadata(pair: Pair) -> Iterator[Change]:
     """Yield the changes of a pod's `metadata`, where annotations hold containers."""
     yield from by_key(pair, {"labels": _labels, "annotations": _pod_annotations})
 
@@ -171,7 +171,7 @@ def _both(kind: ChangeKind, rules: Rules, rest: Rule = other) -> _Of:
 def _to_pods(path: tuple[str, ...]) -> Rules:
     """Return the rules for what is on the way to the pod, and in the end for the pod's template."""
     if not path:
-        return {"metadata": pod_metadata, "spec": pod}
+        return {"metadata": _pod_metadata, "spec": pod}
     return {path[0]: _to_pods(path[1:]), "metadata": metadata}
 
 

@@ -134,7 +134,7 @@ def environment(pair: Pair) -> Iterator[Change]:
         yield pair.change(ChangeKind.ENVIRONMENT, Severity.INFO, "has its environment in another order")
 
 
-def environment_sources(pair: Pair) -> Iterator[Change]:
+def _environment_sources(pair: Pair) -> Iterator[Change]:
     """Yield that a container takes variables from other ConfigMaps or Secrets."""
     names = [canonical(item) for item in items(pair.new)]
     yield pair.change(
@@ -248,7 +248,7 @@ _CONTAINER_RULES: Final[Mapping[str, Rule]] = {
         gone="runs the command of its image",
     ),
     "env": environment,
-    "envFrom": environment_sources,
+    "envFrom": _environment_sources,
     "ports": _beside(host_ports, "hostPort"),
     "resources": partial(leaves, kind=ChangeKind.RESOURCES),
     **dict.fromkeys(_PROBES, row(ChangeKind.PROBE)),

@@ -113,7 +113,7 @@ class Note(Struct, frozen=True):
         return note
 
 
-def require_printable(invalid: type[InvalidNote], **texts: str) -> None:
+def _require_printable(invalid: type[InvalidNote], **texts: str) -> None:
     """Refuse texts that are empty, too long, or could control a terminal.
 
     Raises:
@@ -124,7 +124,7 @@ def require_printable(invalid: type[InvalidNote], **texts: str) -> None:
             raise invalid(f"its {what} is empty, too long or not printable")
 
 
-def require_page(invalid: type[InvalidNote], run: str | None) -> None:
+def _require_page(invalid: type[InvalidNote], run: str | None) -> None:
     """Refuse a run that is not the address of a page.
 
     Raises:
@@ -134,7 +134,7 @@ def require_page(invalid: type[InvalidNote], run: str | None) -> None:
         raise invalid("its run is not the address of a page")
 
 
-def require_zone(invalid: type[InvalidNote], *moments: datetime | None) -> None:
+def _require_zone(invalid: type[InvalidNote], *moments: datetime | None) -> None:
     """Refuse times without a time zone.
 
     Raises:
@@ -201,12 +201,12 @@ class Approval(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""
-        require_printable(InvalidRecord, approver=self.by, approval=self.how)
-        require_zone(InvalidRecord, self.at)
+        _require_printable(InvalidRecord, approver=self.by, approval=self.how)
+        _require_zone(InvalidRecord, self.at)
         for request in self.requests:
-            require_page(InvalidRecord, request.url)
+            _require_page(InvalidRecord, request.url)
             for person in request.people:
-                require_printable(InvalidRecord, approver=person.login)
+                _require_printable(InvalidRecord, approver=person.login)
 
 
 class Record(Note, frozen=True, rename="camel"):
@@ -245,16 +245,16 @@ class Record(Note, frozen=True, rename="camel"):
     def __post_init__(self) -> None:
         """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""
         source = "-" if self.promoted_from is None else self.promoted_from
-        require_printable(InvalidRecord, channel=self.channel, tag=self.tag, publisher=self.by, source=source)
-        require_page(InvalidRecord, self.run)
-        require_zone(InvalidRecord, self.at)
+        _require_printable(InvalidRecord, channel=self.channel, tag=self.tag, publisher=self.by, source=source)
+        _require_page(InvalidRecord, self.run)
+        _require_zone(InvalidRecord, self.at)
         if self.source is not None:
-            require_page(InvalidRecord, self.source.repository)
+            _require_page(InvalidRecord, self.source.repository)
             if not OID.fullmatch(self.source.commit):
                 raise InvalidRecord("its source is no commit of Git")
         if (content := self.content) is not None:
-            require_printable(InvalidRecord, repository=content.repository, team=content.rules.team or "-")
-            require_zone(InvalidRecord, content.at)
+            _require_printable(InvalidRecord, repository=content.repository, team=content.rules.team or "-")
+            _require_zone(InvalidRecord, content.at)
             if not (OID.fullmatch(content.commit) and OID.fullmatch(content.overlay)):
                 raise InvalidRecord("its content names no commit or no folder of Git")
 
@@ -295,6 +295,6 @@ class HoldStatement(Note, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise `InvalidHold` where a part could not be printed, or a time has no time zone."""
-        require_printable(InvalidHold, channel=self.channel, publisher=self.by, reason=self.reason or "-")
-        require_page(InvalidHold, self.run)
-        require_zone(InvalidHold, self.at, self.until, self.moved)
+        _require_printable(InvalidHold, channel=self.channel, publisher=self.by, reason=self.reason or "-")
+        _require_page(InvalidHold, self.run)
+        _require_zone(InvalidHold, self.at, self.until, self.moved)

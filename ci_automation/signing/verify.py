@@ -95,7 +95,7 @@ def examine(evidence: Signatures, trusted: Trusted) -> SignatureFindings:
     )
 
 
-def find_signatures(
+def _find_signatures(
     registry: Registry,
     reference: Reference,
     digest: Digest,
@@ -129,7 +129,7 @@ def verify(
         ForeignSignature: the digest has signatures, but none counts.
     """
     findings = []
-    for finding in find_signatures(registry, reference, digest, trusted, formats):
+    for finding in _find_signatures(registry, reference, digest, trusted, formats):
         if finding.counts and finding.by is not None:
             return Verified(digest, finding.by)
         findings.append(finding)

@@ -109,7 +109,7 @@ def unmarked(built: str) -> str:
     return _SEPARATOR.join(_MARKS.sub("", each) for each in documents)
 
 
-def is_like_marked(built: str) -> bool:
+def _is_like_marked(built: str) -> bool:
     """Return whether a build without marks has what would be taken for one."""
     return _ANY_MARK.search(built) is not None
 
@@ -260,7 +260,7 @@ class _Asked:
             return FolderOutcome(ids, str(said), not isinstance(said, BuildStopped), places=where)
         if said is None and seen is not None:
             return FolderOutcome(seen[0].ids, text=unmarked(seen[1]), followed=seen[0])
-        if is_like_marked(said or ""):
+        if _is_like_marked(said or ""):
             seen, why = None, f"an object says itself what the marks of this program say ({PREFIX}...)"
         try:
             ids = frozenset(it.id for it in read_objects(said or ""))

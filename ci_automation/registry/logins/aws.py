@@ -52,7 +52,7 @@ def ecr_login(cloud: Cloud, registry: re.Match[str]) -> Credential:
     name = f"ecr-fips.{region}.{domain}" if registry["fips"] else f"api.ecr.{region}.{domain}"
     headers = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": _TARGET}
     now = datetime.fromtimestamp(cloud.exchange.patience.clock.now(), UTC)
-    call = with_signature(Call("POST", f"{cloud.where(name)}/", headers, b"{}"), keys, region, "ecr", now)
+    call = _with_signature(Call("POST", f"{cloud.where(name)}/", headers, b"{}"), keys, region, "ecr", now)
     match cloud.json(_ECR, call):
         case {"authorizationData": [{"authorizationToken": str(token)}, *_]}:
             try:
@@ -115,7 +115,7 @@ def _element(text: str, name: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def with_signature(call: Call, keys: Keys, region: str, service: str, now: datetime) -> Call:
+def _with_signature(call: Call, keys: Keys, region: str, service: str, now: datetime) -> Call:
     """Return a request with the headers that sign it (Signature Version 4, without a query)."""
     when = f"{now:%Y%m%dT%H%M%SZ}"
     parts, body = urlsplit(call.url), call.body or b""
