@@ -26,6 +26,7 @@ from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
 from ci_automation.flux.bundle import ChecksumMismatch, program_name, verify_file
 from ci_automation.flux.options import Options, UnknownFlag
 from ci_automation.flux.render import components_header
+from ci_automation.impact.change import printable_line
 
 if TYPE_CHECKING:
     from ci_automation.flows.programs.confinement import Ended
@@ -185,7 +186,7 @@ def _run(version: Version, command: list[str], folder: Path) -> Ended:
 def _reason(code: int, complaint: str) -> str:
     """Return how a program ended, and the first line of its complaint without what could control a terminal."""
     lines = complaint.strip().splitlines()
-    said = "".join(c if c.isprintable() else "?" for c in lines[0][:_SHOWN]) if lines else "it did not say why"
+    said = printable_line(lines[0][:_SHOWN]) if lines else "it did not say why"
     ended = f"it was ended by the signal {-code}" if code < 0 else f"it ended with the code {code}"
     return f"{ended}: {said}"
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from ci_automation.hiding import Hiding
+from ci_automation.impact.change import printable_line
 from ci_automation.impact.overlay.builder import BuildFailed, BuildStopped, KustomizeUnusable, innermost
 from ci_automation.programs import search_path
 
@@ -192,4 +193,4 @@ def _said(complaint: str, root: str = "", tree: Tree | None = None) -> str:
         from ci_automation.impact.files import without_secrets  # only for errors
 
         said = without_secrets(said[:_READ], tree)
-    return "".join(c if c.isprintable() else "?" for c in innermost(said[:_READ])[:_SHOWN])
+    return printable_line(innermost(said[:_READ])[:_SHOWN])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.impact.change import Certainty, Hazard, ObjectId, fingerprint, some_of
+from ci_automation.impact.change import Certainty, Hazard, ObjectId, fingerprint, printable_line, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -225,6 +225,5 @@ def _is_edited(old: list[str], new: list[str], index: int, effort: Effort) -> bo
 
 def in_one_line(item: Any) -> str:  # noqa: ANN401
     """Return an item as people read it, in one line."""
-    text = item if isinstance(item, str) else json.dumps(item, sort_keys=True, default=str)
-    text = "".join(sign if sign.isprintable() else "?" for sign in text)
+    text = printable_line(item if isinstance(item, str) else json.dumps(item, sort_keys=True, default=str))
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
