@@ -54,6 +54,7 @@ def test_the_sync_objects_are_kept_as_told(bootstrapped: Desk) -> None:
     made = bootstrapped.ok(*FROM, "--still-in-git", "--keep-sync", "--output", "json").json
     assert made["components"] == "gotk-components.yaml"
     assert "set `prune: true` again in the artifact" in made["migration"]
+    assert "\n\n# `sync-manifests` prints the objects" in made["migration"]  # and it has those of a registry
     assert made["options"] == {"log-level": "debug", "network-policy": False}
     bootstrapped.ok("pull", CHANNEL, "out", *TRUSTED)
     assert (bootstrapped.folder / "out/gotk-sync.yaml").read_text() == SYNC
