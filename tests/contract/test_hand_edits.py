@@ -37,9 +37,9 @@ NO_VERSION = Policy(actions=dict.fromkeys(BUMPS, Action.NEVER))
 ACCEPTED: dict[str, Any] = {"accept_edits": True}
 
 
-def components(world: World) -> bytes:
-    """Return the components file that the channel has."""
-    return pull(CHANNEL, world.ports())[0][COMPONENTS_PATH]
+def components(world: World, channel: Reference = CHANNEL) -> bytes:
+    """Return the components file that a channel has."""
+    return pull(channel, world.ports())[0][COMPONENTS_PATH]
 
 
 def without_admin(text: bytes) -> bytes:
@@ -150,8 +150,8 @@ def test_a_rollback_to_edits_and_away_from_them_compares_what_clusters_have(worl
 def test_a_promotion_compares_what_both_channels_have(source: str) -> None:
     road = settled(SAME)
     channel = STAGING if source == "edited" else SAME
-    text = pull(channel, road.ports(road.here))[0][COMPONENTS_PATH]
-    publish_text(World(registry=road.here), without_admin(text), channel=channel)
+    here = World(registry=road.here)
+    publish_text(here, without_admin(components(here, channel)), channel=channel)
     promoted = road.promote(policy=Policy())
     assert promoted.considered.step is not None
     assert "edits" not in {it.gate for it in promoted.considered.gates}
@@ -165,7 +165,7 @@ def test_a_promotion_compares_what_both_channels_have(source: str) -> None:
 def test_the_request_of_the_action_lists_it_and_only_its_merge_brings_it_back(scene: Scene) -> None:
     channel = Reference.parse(LAYOUT)
     here = World(registry=open_registry(channel))  # type: ignore[arg-type]  # of the job
-    edited = publish_text(here, without_admin(pull(channel, here.ports())[0][COMPONENTS_PATH]), channel=channel)
+    edited = publish_text(here, without_admin(components(here, channel)), channel=channel)
     scene.configure(more=f", acceptEdits: [{{digest: '{edited}', until: 2999-01-31, reason: hardened}}]")
     scene.offer(FIRST)
     scene.fleet.protections.clear()
@@ -176,4 +176,4 @@ def test_the_request_of_the_action_lists_it_and_only_its_merge_brings_it_back(sc
         assert "`ClusterRoleBinding cluster-reconciler-flux-system` is new: it gives ClusterRole cluster-admin" in page
     scene.fleet.merge(asked.number, "ben")
     assert scene.run().outputs["changed"] == "true"
-    assert ADMIN.split()[1].encode() in pull(channel, here.ports())[0][COMPONENTS_PATH]
+    assert ADMIN.split()[1].encode() in components(here, channel)

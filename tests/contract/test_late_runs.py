@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.operating import CONFIG, configure, dispatch, patched, push
 from tests.contract.scene import FIRST, LOCK, MINOR, PATCH
+from tests.contract.test_evidence import report
 from tests.fakes.forge import Fault
 
 if TYPE_CHECKING:
@@ -119,36 +120,30 @@ def test_a_promotion_that_was_paused_meanwhile_moves_nothing(scene: Scene, comma
     assert looks(scene, before) == 1
 
 
-def reported(version: str, *, ready: bool = True) -> bytes:
-    """Return a FluxReport."""
-    components = [{"name": "source-controller", "ready": ready}]
-    spec = {"components": components, "distribution": {"status": "Installed", "version": version}}
-    return json.dumps({"kind": "FluxReport", "spec": spec}).encode()
-
-
 @pytest.mark.parametrize("attempt", ["1", "2"])
 def test_a_file_that_the_configuration_names_is_that_of_the_default_branch(scene: Scene, attempt: str) -> None:
     """A run has the files of its commit: what spoke for a promotion then may not speak for it now."""
     live = LIVE.replace("promote: {from: production}", "promote: {from: production, evidence: [{report: a/live.json}]}")
 
-    def reports(text: bytes) -> None:
+    def reports(value: object) -> None:
+        text = json.dumps(value).encode()
         (scene.runner.workspace / "a").mkdir(exist_ok=True)
         (scene.runner.workspace / "a/live.json").write_bytes(text)
         scene.fleet.push("main", {"a/live.json": text}, "ada")
         waits(scene, EAGER, live)
 
-    reports(reported(PATCH))
+    reports(report(PATCH))
     assert dispatch(scene, "promote", artifact="live").through().code == 0
-    reports(reported(MINOR))
+    reports(report(MINOR))
     assert scene.run("update", artifact="production").outputs["target-version"] == MINOR
     index = scene.runner.workspace / "live/index.json"
     had = index.read_text()
     scene.runner.variables["GITHUB_RUN_ATTEMPT"] = attempt
-    scene.fleet.push("main", {"a/live.json": reported(MINOR, ready=False)}, "ada")
+    scene.fleet.push("main", {"a/live.json": json.dumps(report(MINOR, ready=False)).encode()}, "ada")
     ran = scene.run("promote")
     assert (ran.code, tagged(index.read_text())) == (VOID, tagged(had)), ran
     assert "a/live.json in this checkout is not what the default branch has now" in ran.said("error")[0]
-    reports(reported(MINOR))
+    reports(report(MINOR))
     assert scene.run("promote").code == 0
     assert tagged(index.read_text()) != tagged(had)
 

@@ -20,6 +20,7 @@ from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
 from ci_automation.registry.port import ContentMismatch, NotFound
+from tests.contract.interference import Killed
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.releases import FILES, SampleRelease, write_releases
 
@@ -36,10 +37,6 @@ IMAGES = ("kustomize-controller:v1.9.1", "source-controller:v1.9.4")
 DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nspec:\n  containers:\n      - image: fluxcd/{}\n"
 BASE = b"a base of all images " * (60 << 10)  # more than goes through memory
 LAYER, CONFIG = "application/vnd.oci.image.layer.v1.tar+gzip", "application/vnd.oci.image.config.v1+json"
-
-
-class Killed(BaseException):
-    """The process ended here."""
 
 
 def image(registry: InMemoryRegistry, at: Reference, *layers: bytes) -> Manifest:

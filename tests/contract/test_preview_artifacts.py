@@ -16,11 +16,9 @@ from msgspec.structs import replace
 
 from ci_automation.approval.content import rules_of
 from ci_automation.artifact.reference import Reference
-from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
 from ci_automation.demo.samples import write_samples
-from ci_automation.flows.verify import pull
 from ci_automation.records.content import RecordedContent
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry
@@ -30,7 +28,7 @@ from tests.contract.hostile_registry import HostileRegistry, Reply
 from tests.contract.previewed import NAME, event, reading
 from tests.contract.publishing import publish_text
 from tests.contract.test_action_hostile import HOSTILE, acting
-from tests.contract.test_hand_edits import without_admin
+from tests.contract.test_hand_edits import components, without_admin
 from tests.fakes.forge import Forge
 from tests.fakes.forge.objects import Leaf
 from tests.fakes.runner import Runner
@@ -171,7 +169,7 @@ def test_an_overlay_shows_its_diff(runner: Runner, fleet: Repository, folder: Pa
 def test_edits_that_the_request_drops_show_what_comes_back(runner: Runner, fleet: Repository, folder: Path) -> None:
     channel = Reference.parse(f"layout:{folder}/registry:production")
     here = World(registry=open_registry(channel))  # type: ignore[arg-type]  # of the job
-    edited = publish_text(here, without_admin(pull(channel, here.ports())[0][COMPONENTS_PATH]), channel=channel)
+    edited = publish_text(here, without_admin(components(here, channel)), channel=channel)
     before = state(folder)
     allowed = f"  acceptEdits: [{{digest: '{edited}', until: 2999-01-31, reason: hardened}}]\n"
     ran = requested(runner, fleet, {CONFIG: config(folder, f"{allowed}  policy: {{patch: never, minor: never}}\n")})
