@@ -39,7 +39,7 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.report.blocks import on_terminal, plain_text
 from ci_automation.report.bootstrap import migration_steps
-from ci_automation.report.changes import text_parts
+from ci_automation.report.changes import beside_flux
 from ci_automation.report.details import rights_blocks
 from ci_automation.report.findings import Findings
 
@@ -188,10 +188,8 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str = "
         print_line(f"  its components are in {recipe.path}")
     if not result.signed:
         print_line(f"Nothing was verified: {goal.ports.why_nobody}." if result.is_there else _UNSIGNED)
-    telling = bool(result.hazards or result.findings.changes)
-    shown = Findings(result.findings.changes, result.hazards, nothing_before=True)
-    rights = on_terminal(rights_blocks(result.findings.rights, every=given.verbose))
-    parts = (*(text_parts(shown, every=given.verbose) if telling else ()), *rights)
+    beside = beside_flux(Findings(result.findings.changes, result.hazards), every=given.verbose)
+    parts = (*beside, *on_terminal(rights_blocks(result.findings.rights, every=given.verbose)))
     print_parts(parts)
     print_reading(parts, whole())
 

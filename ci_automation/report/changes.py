@@ -104,12 +104,12 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
 
 
 def beside_flux(found: Findings, *, every: bool) -> Iterator[Part]:
-    """Yield what is different from Flux alone, and what can break."""
+    """Yield what can break, and what is different from Flux alone."""
     detail = _EVERY if every else _SHORT
-    if found.changes:
-        yield from on_terminal((Titled(f"{BESIDE} (severity, class)", tuple(change_blocks(found, detail))),))
     if found.hazards:
         yield from on_terminal((Titled("What can break (certainty, gate)", tuple(hazard_blocks(found, detail))),))
+    if found.changes:
+        yield from on_terminal((Titled(f"{BESIDE} (severity, class)", tuple(change_blocks(found, detail))),))
 
 
 def in_files(diffs: tuple[FileDiff, ...], *, every: bool) -> Iterator[Part]:

@@ -96,6 +96,7 @@ def test_what_is_different_from_flux_alone_and_each_file_come_before_the_questio
     shown = replace(
         ADOPTION,
         changes=tuple(changes(old, new)),
+        hazards=(Hazard("overlay", Certainty.UNCHECKED, ".", "it was not built"),),
         texts=(FileDiff("kustomization.yaml", "+images: [evil]"),),
     )
     text = adoption_text(shown)
@@ -103,7 +104,8 @@ def test_what_is_different_from_flux_alone_and_each_file_come_before_the_questio
         "What clusters get in place of Flux alone (severity, class):\n  warning, image: Deployment a runs evil.example"
     )
     shown_at = text.index("In these files:\n  kustomization.yaml:\n    +images: [evil]")
-    assert told < text.index("equals what Flux") < shown_at  # a page may cut off its end
+    breaks = text.index("What can break (certainty, gate):\n  unchecked, overlay: it was not built")
+    assert breaks < told < text.index("equals what Flux") < shown_at  # a page may cut off its end
     assert "Files whose text is not shown: 1. Read them before you adopt it:\n  flux-manifests pull " in text[shown_at:]
     each = tuple(FileDiff(file.path, "+a") for file in ADOPTION.overlay)
     assert "text is not shown" not in adoption_text(replace(shown, texts=each))
