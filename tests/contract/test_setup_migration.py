@@ -548,6 +548,20 @@ def test_the_last_folder_that_differs_from_the_overlay_does_not_become_the_model
     assert not [*clone.glob("flux-manifests/*/clusters.txt")]
 
 
+def test_clusters_of_a_channel_that_is_not_named_move_only_by_a_list_that_is_there(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in ("staging", "production-eu", "production-us", "stable"):
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    left(*THREE)
+    names = clone / "flux-manifests/production/clusters.txt"
+    names.unlink()
+    listed = left("setup", "staging", "--yes")
+    assert not names.exists()
+    assert "flux-manifests/production/clusters.txt" not in "\n".join(listed)
+    assert line(listed, "Move stable.")
+
+
 def test_a_patch_of_a_whole_channel_is_told_as_such(clone: Path, left: Callable[..., list[str]]) -> None:
     for name in ("staging-01", "staging-02", "staging-03", "production-01", "production-02"):
         bootstrap(clone, f"clusters/{name}/flux-system", own={} if "production" in name else OWN)
