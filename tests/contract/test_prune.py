@@ -326,6 +326,12 @@ class TestWhatStays:
         assert world.registry.resolve(CHANNEL.at_tag("edge")) == digest
         verify(world.registry, CHANNEL, digest, OURS)
 
+    def test_what_a_channel_had_last_by_records_of_the_meantime(self, world: World) -> None:
+        found = look(world)
+        digest = init(CHANNEL.at_tag("edge"), OLD, world.ports(), intent(overlay=OVERLAY)).digest
+        del world.registry.repositories[str(CHANNEL.repository)].tags["edge"]
+        assert [it.digest for it in prune(found, world.ports()) if it.kept_by == ("edge",)] == [digest]
+
     def test_what_was_attached_to_what_is_there_again_in_the_meantime(self, world: World) -> None:
         tag, digest = immutable(world, "v2.98.8")
         manifest = world.registry.manifest(CHANNEL.at_digest(digest))
