@@ -21,7 +21,7 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
 from ci_automation.impact.change import Certainty, some_of
 from ci_automation.report.blocks import Block, Bullet, Code, Detail, MarkedLine, on_terminal
-from ci_automation.report.changes import brief_parts, sections, text_parts
+from ci_automation.report.changes import sections, text_parts
 from ci_automation.report.markdown import to_markdown, words_markdown
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def diff_command(old: str, new: str, *, exit_code: bool, given: Arguments) -> in
         print_text(to_markdown(blocks, "### {}"))
     else:
         print_parts(on_terminal(map(MarkedLine, [_sides(before, after), *_remarks(found)])))
-        shown = text_parts(found.found, every=True) if given.verbose else brief_parts(found.found)
+        shown = text_parts(found.found, every=given.verbose)
         parts = (*shown,) if _is_telling(found) else ()
         print_parts(parts)
         print_reading(parts, whole())

@@ -64,10 +64,18 @@ def step_parts(step: PlannedStep, *, every: bool = False, told: Collection[str] 
     """Yield what a step changes, can break and waits for, on few lines without what is `told`, or `every` detail."""
     found = Findings.of(step)
     yield MarkedLine(step_title(step, "->"))
-    yield from text_parts(found, every=True) if every else brief_parts(found, told)
+    yield from text_parts(found, told, every=every)
 
 
-def brief_parts(found: Findings, told: Collection[str] = ()) -> Iterator[Part]:
+def text_parts(found: Findings, told: Collection[str] = (), *, every: bool) -> Iterator[Part]:
+    """Return `every` finding for a terminal, the gravest first, or what fits on few lines and is not `told`."""
+    if not every:
+        return _brief(found, told)
+    rights = rights_blocks(found.rights, every=True)
+    return on_terminal((*sections(found, _EVERY), *rights, *acknowledgements(found, _EVERY), *verdicts(found, _EVERY)))
+
+
+def _brief(found: Findings, told: Collection[str]) -> Iterator[Part]:
     """Yield all that is dangerous, warns or asks and not `told`, what else fits on ten lines, and how much -v lists.
 
     Sections get lines in turn, advice at last. Not counted are a block to copy, which is whole, and the diffs of files
@@ -91,16 +99,6 @@ def brief_parts(found: Findings, told: Collection[str] = ()) -> Iterator[Part]:
     many = len(found.to_acknowledge())
     instead = MarkedLine(f"-v prints how to acknowledge these {many} findings instead.")
     yield from on_terminal((instead,) if many > _TO_COPY else acknowledgements(found, _SHORTEST))
-
-
-def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
-    """Yield the findings for a terminal, the gravest first; of many changes the first ones, or `every` one."""
-    detail = _EVERY if every else _SHORT
-    yield from on_terminal(sections(found, detail))
-    yield from on_terminal(rights_blocks(found.rights, every=True)) if every else ()
-    yield from on_terminal(acknowledgements(found, detail))
-    yield from on_terminal(verdicts(found, detail) if every else obstacles(found))
-    yield from [MarkedLine(f"{passed}{HINT}")] if not every and (passed := _passed(found)) else ()
 
 
 def beside_flux(found: Findings, *, every: bool) -> Iterator[Part]:

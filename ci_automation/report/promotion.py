@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import HINT, Code, MarkedLine, Part, Reasons, Table, on_terminal
-from ci_automation.report.changes import brief_parts, text_parts
+from ci_automation.report.changes import text_parts
 from ci_automation.report.details import rights_blocks
 from ci_automation.report.findings import Findings
 from ci_automation.report.notes import ReleaseNotes, notes_hint, notes_text
@@ -146,7 +146,7 @@ def promotion_parts(
     is_first = shown.first is not None and not shown.done
     yield from _first_parts(shown, shown.first, every=every) if shown.first and is_first else ()
     told = shown.reasons if fails else brief_reasons(shown.reasons, found.gates)
-    parts = text_parts(found, every=True) if every else brief_parts(found, told)
+    parts = text_parts(found, told, every=every)
     # No command shows more of a first digest that is there: there is nothing to compare it with.
     yield from map(_without_hint, parts) if shown.done and not shown.before else parts
     if is_first and not every:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.blocks import MarkedLine, Part
-from ci_automation.report.changes import brief_parts, text_parts
+from ci_automation.report.changes import text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -147,8 +147,7 @@ def rollback_parts(
         yield MarkedLine(_SIGNS)
     if rollback.version_tags:
         yield _tags_line(rollback)
-    found = _without_approvals(rollback.findings)
-    yield from text_parts(found, every=True) if every else brief_parts(found)
+    yield from text_parts(_without_approvals(rollback.findings), every=every)
     yield from _hold_lines(rollback, rollback.hold, lifting) if rollback.hold else ()
 
 

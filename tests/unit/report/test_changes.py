@@ -35,9 +35,9 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
-from ci_automation.report.blocks import ROW, Detail, MarkedLine, Table, on_terminal
+from ci_automation.report.blocks import HINT, ROW, Detail, MarkedLine, Part, Table, on_terminal
 from ci_automation.report.changes import (
-    brief_parts,
+    obstacles,
     sections,
     step_parts,
     text_parts,
@@ -104,8 +104,14 @@ STEP = PlannedStep(
 )  # fmt: skip
 
 
+def short(found: Findings) -> list[Part]:
+    """Return the findings with all that a terminal has room for without -v."""
+    detail = Detail(rows=60, below=60, changes=6, lines=20, hint=HINT)
+    return [*on_terminal((*sections(found, detail), *acknowledgements(found, detail), *obstacles(found)))]
+
+
 def text(found: Findings, *, every: bool = False) -> str:
-    parts = text_parts(found, every=every)
+    parts = text_parts(found, every=True) if every else short(found)
     return "\n".join(part.to_text() for part in parts)
 
 
@@ -425,11 +431,12 @@ def test_an_acknowledgement_says_of_what_it_is_in_a_line_of_bounded_length() -> 
 
 def test_what_lets_it_through_is_counted_unless_a_person_allowed_it() -> None:
     allowed = Verdict("edits", Decision.AUTO, f"edits are dropped, {'as allowed ' * 20}", "a file", allowed=True)
-    shown = text(replace(FOUND, gates=(*GATES, allowed)))
-    *_, kind, edits, passed = shown.splitlines()
+    found = replace(FOUND, gates=(*GATES, allowed))
+    *_, kind, edits = text(found).splitlines()
     assert kind == "approval, kind: a minor release needs approval"
     assert edits == f"auto, edits: {allowed.reason}"
-    assert passed == "4 checks passed (-v lists them)"
+    (passed,) = [it.to_text() for it in text_parts(found, every=False) if "passed" in it.to_text()]
+    assert passed.endswith(", 4 checks passed (-v lists them)")
 
 
 def test_a_gate_on_what_is_told_above_is_told_there_and_every_other_one_in_full() -> None:
@@ -442,9 +449,9 @@ def test_a_gate_on_what_is_told_above_is_told_there_and_every_other_one_in_full(
 
 
 def test_of_gates_that_all_let_it_through_the_number_is_told() -> None:
-    auto = text(Findings(gates=GATES[1:3]))
-    assert auto.endswith("\n2 checks passed (-v lists them)")
-    assert text(Findings(gates=GATES[1:2])).endswith("\n1 check passed (-v lists them)")
+    for number, told in ((2, "2 checks"), (1, "1 check")):
+        *_, last = text_parts(Findings(gates=GATES[1 : 1 + number]), every=False)
+        assert last.to_text() == f"{told} passed (-v lists them)"
     assert "-v lists them" not in text(Findings(gates=GATES), every=True)
 
 
@@ -496,7 +503,7 @@ class TestText:
     def test_a_step_is_told_with_its_versions_and_its_proof(self) -> None:
         first, *rest = step_parts(STEP)
         assert first == MarkedLine("v2.8.8 -> v2.9.4 (minor; rendering tested with this release)")
-        assert rest == list(brief_parts(FOUND))
+        assert rest == list(text_parts(FOUND, every=False))
         assert list(step_parts(STEP, every=True))[1:] == list(text_parts(FOUND, every=True))
 
     @pytest.mark.parametrize("proof", Proof)
@@ -515,7 +522,7 @@ class TestText:
         assert "--zone" not in step_title(replace(step, promoted_from="layout:staging:stable"), "to")
 
     def test_marks_are_what_has_a_colour(self) -> None:
-        lines = [part for part in text_parts(FOUND) if isinstance(part, MarkedLine)]
+        lines = [part for part in short(FOUND) if isinstance(part, MarkedLine)]
         marked = {line.text.strip(): line.mark for line in lines if line.mark not in {"", ROW}}
         assert marked == {
             f"certain, crds, refused: {STORED.sentence} ({STORED.fingerprint})": "certain",
@@ -584,7 +591,7 @@ class TestBrief:
 
     @staticmethod
     def lines(found: Findings, width: int | None = None, told: tuple[str, ...] = ()) -> list[str]:
-        parts = [part for part in brief_parts(found, told) if isinstance(part, MarkedLine)]
+        parts = [part for part in text_parts(found, told, every=False) if isinstance(part, MarkedLine)]
         return [line for part in parts for line in part.lines(width)]
 
     def test_what_deletes_and_what_warns_is_told_and_the_rest_is_counted(self) -> None:
@@ -697,7 +704,9 @@ def test_what_is_dangerous_or_warns_or_asks_is_on_every_terminal(
     kinds = [it for it in found.hazards_by_kind() if found.taken().hazard(it[0]) in stops or it[0].certainty in sure]
     wanted += [told_together(kind) for kind in kinds]
     wanted += [gates[-1].reason.strip() for _ in gates if gates[-1].decision in stops]
-    shown = " ".join(" ".join(line.text for line in brief_parts(found) if isinstance(line, MarkedLine)).split())
+    shown = " ".join(
+        " ".join(line.text for line in text_parts(found, every=False) if isinstance(line, MarkedLine)).split()
+    )
     assert [words for words in wanted if words not in shown] == []
 
 
@@ -761,7 +770,7 @@ class TestOfOneKind:
 
     def test_advice_is_cut_to_two_lines_and_told_in_full_on_request(self) -> None:
         long = replace(LATE, sentence="x" * 300, remedies=("read",))
-        parts = [it for it in text_parts(Findings(hazards=(long,))) if isinstance(it, MarkedLine)]
+        parts = [it for it in short(Findings(hazards=(long,))) if isinstance(it, MarkedLine)]
         assert [sum("…" in line for part in parts for line in part.lines(wide)) for wide in (100, None)] == [1, 0]
         assert all(words in text(Findings(hazards=(long,)), every=True) for words in (long.sentence, "read"))
 
@@ -941,10 +950,8 @@ def test_no_words_break_out_or_act(words: list[str]) -> None:
         it for it in kinds(markdown(tame)) if it not in {"paragraph_open", "inline", "paragraph_close"}
     ]
     assert "@octocat" not in markdown(found)
-    for every in (True, False):
-        parts = list(text_parts(found, every=every))
-        assert len(parts) == len(list(text_parts(tame, every=every)))
-        for part in parts:
+    for parts, others in ((text_parts(found, every=True), text_parts(tame, every=True)), (short(found), short(tame))):
+        for part, _ in zip(parts, others, strict=True):
             assert part.to_text().count("\n") == (len(part.rows) if isinstance(part, Table) else 0)
             assert not {"\x1b", "\r"} & set(part.to_text())
 
