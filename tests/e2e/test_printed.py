@@ -369,8 +369,8 @@ def test_what_an_adoption_of_edits_leaves_to_do(desk: Desk) -> None:
     files[COMPONENTS] += b"# a note\n"
     desk.publish(packed(dict(files)), signer=None)
     told = desk.ok(*UPDATE, "--adopt", "--yes", "--accept-edits").out
-    for line in told.partition("To approve:\n")[2].splitlines()[:2]:
-        words = shlex.split(line)[1:]
+    make, do, *_ = told.partition("To approve:\n")[2].splitlines()
+    for words in (shlex.split(make)[1:], shlex.split(do)[1:]):
         assert ("--accept-edits" in words, "--adopt" in words) == (True, False)
         desk.ok(*words)
 
