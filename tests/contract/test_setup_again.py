@@ -14,6 +14,7 @@ from ci_automation.cli import run
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflows import CheckedWorkflow, action_uses, read_workflow
 from ci_automation.flows.setting_up.files import other_registries
+from ci_automation.flows.setting_up.todo import LAST, one_list
 from ci_automation.flux.options import Options
 from tests.contract.bootstrapped import bootstrap
 
@@ -460,6 +461,15 @@ def test_one_artifact_with_a_login_of_its_own_leaves_the_others_of_its_registry_
     ]
     config = f"version: 1\nartifacts: [{', '.join(both[::order])}]\n"
     assert other_registries(parse_config(config.encode(), CONFIG).artifacts) == ("registry.example",)
+
+
+def test_of_several_lists_a_step_of_all_is_there_once_and_last_where_it_ends_all() -> None:
+    one, other = (
+        {"Files": ["all", "one", "commit"], LAST: ["look"]},
+        {"Files": ["all", "other", "commit"], "More": ["x"]},
+    )
+    together = one_list([one, {**other, LAST: ["look"]}])
+    assert [*together.items()] == [("Files", ["all", "one", "other", "commit"]), ("More", ["x"]), (LAST, ["look"])]
 
 
 class Terminal(io.StringIO):
