@@ -723,6 +723,21 @@ def test_a_folder_that_cannot_be_taken_over_is_named_and_only_the_first_is_neede
     assert not any("clusters/production" in it for it in listed if "made clusters/production" not in it)
 
 
+def test_a_listed_cluster_whose_folder_cannot_be_taken_over_any_more_does_not_move(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in ("staging", "production-eu", "production-us"):
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    left(*THREE)
+    names = clone / "flux-manifests/production/clusters.txt"
+    assert names.read_text().split() == ["production-eu", "production-us"]
+    bootstrap(clone, "clusters/production-us/flux-system", components="a: b\n")
+    listed = left("setup", "--yes")
+    assert names.read_text().split() == ["production-eu"]
+    assert "cannot be read" in line(listed, "`flux bootstrap` made clusters/production-us/flux-system too")
+    assert not any("Then the others" in it for it in listed)
+
+
 def test_a_file_that_is_no_text_is_told(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = bootstrap(clone, "clusters/production/flux-system")
     (folder / "logo.png").write_bytes(b"\x89PNG")
