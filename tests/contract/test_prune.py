@@ -272,6 +272,7 @@ class TestWhatStays:
         def tidy(world: World) -> None:
             list(prune(look(world), world.ports()))
 
+        ends = set()
         for request in range(len(undisturbed.registry.requests)):
             beside = world.copy()
             interfere(beside, request, partial(tidy, beside))
@@ -280,6 +281,8 @@ class TestWhatStays:
             digest = beside.registry.resolve(CHANNEL)
             assert digest, request
             verify(beside.registry, CHANNEL, digest, OURS)
+            ends.add(digest)
+        assert undisturbed.registry.resolve(CHANNEL) in ends
 
     def test_what_a_rollback_has_held_in_the_meantime(self, world: World) -> None:
         found, (_, old) = look(world), immutable(world, "v2.98.5")
