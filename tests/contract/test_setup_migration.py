@@ -526,6 +526,45 @@ def test_a_cluster_that_needs_a_patch_gets_a_promoted_channel_by_the_commands_of
     assert applied["spec"]["patches"] == [{"patch": "[]", "target": {"kind": "Deployment"}}]
 
 
+def test_the_commands_of_the_guide_for_a_cluster_that_differs_keep_what_it_has(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    page = (DOCS / "guides/one-cluster-differs.md").read_text()
+    promote, name, again, follow, rendered_one = re.findall(r"^```sh\n(.*?)\n```", page, re.MULTILINE | re.DOTALL)
+    (settings,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    more = OWN["memory.yaml"].replace("2Gi", "4Gi")
+    for cluster in CLUSTERS:
+        own = {**OWN, "memory.yaml": more} if cluster == "production-us" else OWN
+        bootstrap(clone, f"clusters/{cluster}/flux-system", own=own)
+    left(*THREE)
+    before = config(clone)
+    terminal = Terminal(clone)
+
+    left(*promote.split()[1:], "--yes")
+    added = config(clone).replace(before, "")
+    assert settings.startswith(added.rstrip("\n") + "\n")
+    (clone / CONFIG).write_text(before + settings)
+    terminal.run(name)
+    listed = left(*again.split()[1:], "--yes")
+    assert "command promote, artifact production-us" in "\n".join(listed)
+    assert "kubectl --context production-us apply -f flux-manifests/production-us &&" in block(listed, "Move prod", US)
+    source, applied = yaml.safe_load_all((clone / "flux-manifests/production-us/sync.yaml").read_text())
+    others = [*yaml.safe_load_all((clone / "flux-manifests/production/sync.yaml").read_text())]
+    assert [it["metadata"] for it in (source, applied)] == [it["metadata"] for it in others]
+    assert source["spec"]["ref"] == {"tag": "production-us"}
+    (patch,) = applied["spec"]["patches"]
+    assert yaml.safe_load(patch["patch"]) == yaml.safe_load(more)
+    assert patch["target"] == yaml.safe_load(OWN["kustomization.yaml"])["patches"][0]["target"]
+    assert terminal.run(follow) == [follow]
+
+    (clone / CONFIG).write_text(before)
+    shutil.rmtree(clone / "flux-manifests/production-us")
+    left(*rendered_one.split()[1:], "--yes")
+    *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
+    assert (last.name, last.overlay, last.promote) == ("production-us", "flux/production-us", None)
+    assert (clone / "flux/production-us/memory.yaml").read_text() == more
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_last_folder_that_differs_from_the_overlay_does_not_become_the_model(
     clone: Path, left: Callable[..., list[str]], *, whole: bool
