@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from ci_automation.action.inputs import Inputs
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.config.model import Config
+    from ci_automation.config.sections import Artifact
     from ci_automation.flows.ports import Intent
     from ci_automation.github.model import ContentAt
 
@@ -213,7 +214,7 @@ def _computed(
 
 
 def _from_git(
-    wanted: OperationInputs, goal: Target, artifact: ArtifactConfig, there: ContentAt, at: datetime, hub: Hub
+    wanted: OperationInputs, goal: Target, artifact: Artifact, there: ContentAt, at: datetime, hub: Hub
 ) -> OperationInputs:
     """Return the same with the overlay in the checkout, and what a record says of it, by which later merges can count.
 

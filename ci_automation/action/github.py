@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ci_automation.approval.dispatch import Sender
     from ci_automation.approval.pull_request import PullRequestApprovals
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.config.model import Config
+    from ci_automation.config.sections import Artifact
     from ci_automation.flows.planning.git_content import GitContent
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
@@ -271,7 +272,7 @@ def with_git(goal: Target, hub: Hub) -> Target:
     return goal.with_ports(lambda ports: replace(ports, find_git=find))
 
 
-def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent | None:
+def _git_content(goal: Target, artifact: Artifact, hub: Hub) -> GitContent | None:
     """Return the content of an artifact in Git, or None where nothing is checked out."""
     from ci_automation.flows.planning.git_content import GitContent, GitPlace
     from ci_automation.github.content_history import ContentHistory

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from ci_automation.action.run import ActionRun
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.config.model import Config
+    from ci_automation.config.sections import Artifact
 
     Obstacles = Callable[[str], Iterable[str]]  # why no merge approves content in a folder
 
@@ -137,7 +138,7 @@ def artifact_reviews(
         with chdir(root):
             pair = _Pair(before, after, given, lambda it, of: (base if of is before else head).overlay(it, path))
 
-            def merge(of: ArtifactConfig, trees: Sequence[OverlayFolder | None]) -> AwaitedMerge:
+            def merge(of: Artifact, trees: Sequence[OverlayFolder | None]) -> AwaitedMerge:
                 sides = [_files(tree) | {path: text or b""} for tree, text in zip(trees, texts, strict=True)]
                 hidden = (*obstacles(_path(of.overlay or "")), *_concealed((base, head), path))
                 found = (*hidden, *_behind((of,), path, since), *_unfit(of, *sides))
@@ -157,7 +158,7 @@ def _given(inputs: Inputs, run: ActionRun, config: Config) -> Arguments:
     return replace(given, releases=releases, logins=logins(inputs, run.job, channels, run.hide).before)
 
 
-def _behind(artifacts: Iterable[ArtifactConfig], path: str, since: Collection[str]) -> Iterator[str]:
+def _behind(artifacts: Iterable[Artifact], path: str, since: Collection[str]) -> Iterator[str]:
     folders = tuple(f"{it.overlay.removesuffix('/')}/" for it in artifacts if it.overlay)
     if found := [each for each in since if each == path or (folders and each.startswith(folders))]:
         yield f"the base has changed {some_of(found)} since: update this request first"
@@ -176,7 +177,7 @@ def _concealed(commits: Iterable[CommitFiles], path: str) -> Iterator[str]:
             yield f"{name} gives {path} the attribute {hidden.attribute}"
 
 
-def _unfit(artifact: ArtifactConfig, old: Mapping[str, bytes], new: Mapping[str, bytes]) -> Iterator[str]:
+def _unfit(artifact: Artifact, old: Mapping[str, bytes], new: Mapping[str, bytes]) -> Iterator[str]:
     """Yield why content of an artifact is asked for by digest, whatever the channel has."""
     if artifact.overlay is None:
         yield "the configuration has no overlay for it"
@@ -235,7 +236,7 @@ def _reviews(
             yield ArtifactReview(then.name, trouble=str(error))
 
 
-def _content(artifact: ArtifactConfig, overlay: OverlayFolder | None) -> tuple[object, ...]:
+def _content(artifact: Artifact, overlay: OverlayFolder | None) -> tuple[object, ...]:
     return replace(artifact, overlay=None), overlay and overlay.tree_id
 
 

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
     from ci_automation.action.inputs import Inputs
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.config.model import Config
+    from ci_automation.config.sections import Artifact
     from ci_automation.report.adoption import Adoption
 
 PLANS = "flux-manifests-plans"
@@ -268,7 +269,7 @@ def _asked_for(artifact: str, config: Config | None, job: Job) -> str | None:
     raise NotOurArtifact(asked)
 
 
-def _artifacts(config: Config | None) -> tuple[ArtifactConfig, ...]:
+def _artifacts(config: Config | None) -> tuple[Artifact, ...]:
     return config.artifacts if config else ()
 
 

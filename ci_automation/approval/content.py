@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ci_automation.config.model import ApprovalConfig, ArtifactConfig
+    from ci_automation.config.model import ApprovalConfig
+    from ci_automation.config.sections import Artifact
 
 MOST_REQUESTS = 5  # more are asked by digest
 MOST_PEOPLE = 10  # same
@@ -209,7 +210,7 @@ def commits_of(updates: Iterable[BranchUpdate]) -> tuple[str, ...]:
     )
 
 
-def rules_of(artifact: ArtifactConfig) -> ApprovedRules:
+def rules_of(artifact: Artifact) -> ApprovedRules:
     """Return the rules under which content of an artifact is approved."""
     policy = artifact.policy
     rest = {

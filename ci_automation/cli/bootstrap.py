@@ -15,7 +15,7 @@ from ci_automation.cli.follow_up import verifying_keys
 from ci_automation.cli.output import print_json, print_line, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading
-from ci_automation.config.model import ArtifactConfig, UnknownArtifact
+from ci_automation.config.model import UnknownArtifact
 from ci_automation.flows.bootstrap import Installation, bootstrap, prepare
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.programs.kubectl import Kubectl
@@ -23,6 +23,7 @@ from ci_automation.flows.sync import sync
 from ci_automation.flux.following import SyncSettings
 
 if TYPE_CHECKING:
+    from ci_automation.config.sections import Artifact
     from ci_automation.flows.ports import Ports
 
 
@@ -126,7 +127,7 @@ def _sync_settings(artifact: str, given: Arguments) -> SyncSettings:
     return (configured.sync if configured else None) or SyncSettings()
 
 
-def _configured(artifact: str, given: Arguments) -> ArtifactConfig | None:
+def _configured(artifact: str, given: Arguments) -> Artifact | None:
     """Return what is configured for an artifact, if anything is."""
     with suppress(UnknownArtifact):
         if config := configuration(given):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Repeat
 from ci_automation.cli.parameters import INSTALL_FLAGS
 from ci_automation.cli.trust import signing_mode
-from ci_automation.config.model import ArtifactConfig, VerifyConfig
+from ci_automation.config.model import VerifyConfig
 from ci_automation.errors import SigningError, UsageError
 from ci_automation.impact.change import in_shell
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
+    from ci_automation.config.sections import Artifact
 
 
 _OF_DIFF = ("config", "registry-config", "releases", "components-file", "cluster-snapshot", "objects", "kubernetes")
@@ -77,7 +78,7 @@ def planned(target: Target, given: Arguments) -> tuple[str, ...]:
     return ("--public-key", _guessed("pub"))
 
 
-def verifying_keys(configured: ArtifactConfig | None, given: Arguments) -> tuple[str, ...]:
+def verifying_keys(configured: Artifact | None, given: Arguments) -> tuple[str, ...]:
     """Return where the keys are that count here, as the command `public-key` takes them; empty if no key is named."""
     named = given.public_key or (configured.verify.public_keys if configured else ())
     signing = given.key or (configured.signing.key if configured else None)

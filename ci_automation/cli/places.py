@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.tree import Tree
     from ci_automation.cli.arguments import Arguments
-    from ci_automation.config.model import ArtifactConfig, ClustersConfig, Config
+    from ci_automation.config.model import ClustersConfig, Config
+    from ci_automation.config.sections import Artifact
     from ci_automation.flows.ports import Ports, Upstream
     from ci_automation.flows.setting_up.overlays import Existing
     from ci_automation.flux.advisories import Advisory
@@ -35,9 +36,7 @@ GITHUB_API = "https://api.github.com"
 _FLUX_MANIFESTS = "oci://ghcr.io/fluxcd/flux-manifests:latest"
 
 
-def registry(
-    reference: Reference, artifact: ArtifactConfig | None, given: Arguments, *, writes: bool = False
-) -> Registry:
+def registry(reference: Reference, artifact: Artifact | None, given: Arguments, *, writes: bool = False) -> Registry:
     """Return the registry, with credentials from named variables, the job's logins, or docker's configuration."""
     if not isinstance(reference.repository, OciRepository):
         return open_registry(reference)
@@ -76,7 +75,7 @@ def existing_at(channel: Reference) -> Existing | None:
         return None
 
 
-def images(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> Images:
+def images(reference: Reference, artifact: Artifact | None, given: Arguments) -> Images:
     """Return the registries of the controllers' images; what is configured for the artifact's host counts there too."""
     from ci_automation.net.network import Network
     from ci_automation.registry.images import ImageRegistries
@@ -84,7 +83,7 @@ def images(reference: Reference, artifact: ArtifactConfig | None, given: Argumen
     return ImageRegistries(_credentials(reference, artifact, given), Network.from_environment(os.environ))
 
 
-def _credentials(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> CredentialSource:
+def _credentials(reference: Reference, artifact: Artifact | None, given: Arguments) -> CredentialSource:
     """Return where credentials are: nothing is read before a registry asks for them."""
     from ci_automation.config.model import CredentialsConfig
     from ci_automation.registry.credentials import NamedVariables, Variables

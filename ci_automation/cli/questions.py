@@ -25,7 +25,7 @@ from ci_automation.cli.clone import (
 )
 from ci_automation.cli.output import print_aside
 from ci_automation.cli.places import existing_at
-from ci_automation.config.model import ApprovalVia, ArtifactConfig, SigningMode
+from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.setting_up.answers import (
     CLUSTERS,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from ci_automation.config.sections import Artifact
     from ci_automation.config.workflows import GitHubPlace
 
     Tags = Mapping[str, Collection[str] | None]  # in the repository of each channel; None: not known
@@ -126,7 +127,7 @@ def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str,
     return kept[0] if len(kept) == 1 else action
 
 
-def answered_ways(ask: Questions, known: ArtifactConfig | None) -> tuple[SigningMode, ApprovalVia]:
+def answered_ways(ask: Questions, known: Artifact | None) -> tuple[SigningMode, ApprovalVia]:
     """Return how runs sign and ask: by default as configured for a channel."""
     keyed = known is not None and known.signing.mode in {SigningMode.KEY, SigningMode.KMS}
     usual = str((known.approval.via if known else None) or ApprovalVia.PULL_REQUEST)
@@ -195,9 +196,7 @@ class UnknownCluster(UsageError):
         super().__init__(f"{path} has {name}, and no folder of `flux bootstrap` is named so{meant}")
 
 
-def own_files(
-    ask: Questions, top: Path, objects: str, family: Family, tags: Tags, known: ArtifactConfig | None
-) -> OwnFiles:
+def own_files(ask: Questions, top: Path, objects: str, family: Family, tags: Tags, known: Artifact | None) -> OwnFiles:
     """Return where the own files of a family are. An artifact that is there wins over the folders of clusters.
 
     `tags` has the channels of all families.
@@ -247,7 +246,7 @@ def _require_folders(objects: str, listed: Mapping[str, Iterable[str]], synced: 
 
 
 def _folder(
-    ask: Questions, top: Path, family: Family, known: ArtifactConfig | None, *, is_there: bool, copied: str | None
+    ask: Questions, top: Path, family: Family, known: Artifact | None, *, is_there: bool, copied: str | None
 ) -> str | None:
     """Return the folder with the own files of a family, which gets what is `copied` if it is new."""
     first, _ = family.first

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.questions import Tags
-    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.config.model import Config
+    from ci_automation.config.sections import Artifact
     from ci_automation.config.workflows import GitHubPlace
 
 
@@ -222,7 +223,7 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
 
 
 def _families(
-    ask: Questions, place: GitHubPlace, after: str | None, configured: Mapping[Reference, ArtifactConfig]
+    ask: Questions, place: GitHubPlace, after: str | None, configured: Mapping[Reference, Artifact]
 ) -> tuple[list[Family], Tags]:
     """Return the families of the channels that are named and configured, and the tags beside each channel."""
     usual = f"oci://ghcr.io/{place.repository.partition('/')[0].lower()}/flux-manifests"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.arguments import Arguments
-    from ci_automation.config.model import ArtifactConfig
+    from ci_automation.config.sections import Artifact
     from ci_automation.flows.ports import Intent, Ports, Prepared
 
 
@@ -25,7 +25,7 @@ class Target(Struct, frozen=True):
     name: str
     channel: Reference
     prepared: Prepared | Error
-    configured: ArtifactConfig | None = None
+    configured: Artifact | None = None
 
     @property
     def ports(self) -> Ports:

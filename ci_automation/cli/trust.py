@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from ci_automation.config.model import FIRST_WITH_BUNDLES, ArtifactConfig, SigningConfig, SigningMode, VerifyConfig
+from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningConfig, SigningMode, VerifyConfig
 from ci_automation.errors import SigningError, UsageError
 from ci_automation.net.waiting import Background
 from ci_automation.policy.model import SignatureFormat
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.cli.arguments import Arguments
+    from ci_automation.config.sections import Artifact
     from ci_automation.flows.ports import Ports
     from ci_automation.impact.check import Clusters
     from ci_automation.signing.signer import LateSigner, Signer
@@ -31,7 +32,7 @@ U = TypeVar("U")
 _TOKENS = ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
 
 
-def signing_mode(artifact: ArtifactConfig | None, given: Arguments) -> SigningMode | None:
+def signing_mode(artifact: Artifact | None, given: Arguments) -> SigningMode | None:
     """Return how this run signs: as the options say, else the configuration, else keyless where there is a token."""
     configured = artifact.signing if artifact else SigningConfig()
     if given.signing or given.key:
@@ -41,7 +42,7 @@ def signing_mode(artifact: ArtifactConfig | None, given: Arguments) -> SigningMo
     return SigningMode.KEYLESS if any(os.environ.get(variable) for variable in _TOKENS) else None
 
 
-def signer(artifact: ArtifactConfig | None, given: Arguments) -> Signer | None:
+def signer(artifact: Artifact | None, given: Arguments) -> Signer | None:
     """Return the signer, or None without one; a key is opened when it is needed.
 
     Raises:
@@ -102,7 +103,7 @@ def _late_signer(location: str, given: Arguments) -> LateSigner:
     return made if is_kms(location) else given.keys.setdefault(location, made)
 
 
-def _key(artifact: ArtifactConfig | None, given: Arguments) -> str:
+def _key(artifact: Artifact | None, given: Arguments) -> str:
     location = given.key or (artifact.signing.key if artifact else None)
     assert location is not None  # noqa: S101  # for the type checker: checked where it was given
     return location
@@ -140,7 +141,7 @@ def _mask(secret: str) -> None:
     hide(secret, runner=os.environ.get("GITHUB_ACTIONS") == "true")
 
 
-def trusted(artifact: ArtifactConfig | None, given: Arguments, signing: Signer | None) -> Trusted | None:
+def trusted(artifact: Artifact | None, given: Arguments, signing: Signer | None) -> Trusted | None:
     """Return who is trusted: as the options say, else the configuration, else the signer of this run.
 
     Raises:
@@ -168,7 +169,7 @@ def trusted(artifact: ArtifactConfig | None, given: Arguments, signing: Signer |
     return signing.trusted if signing else None
 
 
-def readers_trust(artifact: ArtifactConfig | None, given: Arguments, *, as_job: bool) -> tuple[Trusted | None, str]:
+def readers_trust(artifact: Artifact | None, given: Arguments, *, as_job: bool) -> tuple[Trusted | None, str]:
     """Return whom a run trusts that only reads, or why it knows no trusted signer. It needs no secret.
 
     That is whom the options or the configuration name, else the public half of --key; else what the configuration signs
@@ -188,7 +189,7 @@ def readers_trust(artifact: ArtifactConfig | None, given: Arguments, *, as_job: 
         return None, str(error)
 
 
-def _signs_as(artifact: ArtifactConfig | None, given: Arguments) -> Trusted | None:
+def _signs_as(artifact: Artifact | None, given: Arguments) -> Trusted | None:
     """Return what is trusted if no other signer is named: the run's own, of a key its public half."""
     if signing_mode(artifact, given) not in {SigningMode.KEY, SigningMode.KMS}:
         signing = signer(artifact, given)
@@ -202,7 +203,7 @@ def _signs_as(artifact: ArtifactConfig | None, given: Arguments) -> Trusted | No
     return TrustedKeys((load_public_half(location, os.environ, Path()),))
 
 
-def previewed(ports: Ports, artifact: ArtifactConfig | None, given: Arguments, subject: str) -> Ports:
+def previewed(ports: Ports, artifact: Artifact | None, given: Arguments, subject: str) -> Ports:
     """Return the ports of a job that has no key and no token, with the signer that a later job of its workflow has.
 
     That is the key that is trusted, which may be an input of the later job alone. Else it is, keyless, the `subject` of
@@ -224,7 +225,7 @@ def previewed(ports: Ports, artifact: ArtifactConfig | None, given: Arguments, s
     return replace(ports, signer=AbsentSigner(identity, own), trusted=ports.trusted or own) if own else ports
 
 
-def trust_root(artifact: ArtifactConfig | None, given: Arguments) -> TrustRoot:
+def trust_root(artifact: Artifact | None, given: Arguments) -> TrustRoot:
     """Return the Sigstore instance whose certificates count: one's own, or the public one."""
     from ci_automation.signing.sigstore.root import TrustRoot
 
@@ -245,7 +246,7 @@ class TooEarlyForBundles(UsageError):
 
 
 def bundle_or_legacy(
-    artifact: ArtifactConfig | None, given: Arguments, known: Clusters, say: Callable[[str], None]
+    artifact: Artifact | None, given: Arguments, known: Clusters, say: Callable[[str], None]
 ) -> SignatureFormat:
     """Return the format; bundles alone only if the configuration, or else every snapshot, says that all read them."""
     wanted = SignatureFormat(given.signature_format or (artifact.signing.format if artifact else "legacy"))

@@ -27,7 +27,7 @@ from ci_automation.cli.trust import (
     trusted,
 )
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.config.model import ArtifactConfig, Config, SigningMode, UnknownArtifact
+from ci_automation.config.model import Config, SigningMode, UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.ports import Intent, Ports, Prepared, Run
 from ci_automation.flux.options import Options
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ci_automation.artifact.tree import Tree
+    from ci_automation.config.sections import Artifact
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.policy.plan import Plan
     from ci_automation.signing.signer import Signer
 
-    Who = Callable[[ArtifactConfig | None, Arguments], tuple[Signer | None, Trusted | None, str]]
+    Who = Callable[[Artifact | None, Arguments], tuple[Signer | None, Trusted | None, str]]
 
 
 class NothingNamed(UsageError):
@@ -89,7 +90,7 @@ def all_targets(config: Config, given: Arguments, *, signs: bool) -> tuple[Targe
     return tuple(it.with_ports(lambda ports: replace(ports, releases=releases, find_upstream=proof)) for it in every)
 
 
-def _configured(artifact: str, config: Config | None) -> ArtifactConfig | None:
+def _configured(artifact: str, config: Config | None) -> Artifact | None:
     """Return the configuration's artifact of that name or address; an address that it lacks is none.
 
     Raises:
@@ -133,7 +134,7 @@ def reading(artifact: str, given: Arguments) -> tuple[Reference, Ports]:
     return reference, _ports(reference, configured, config, given, partial(_reads, as_job=False))
 
 
-def _same_repository(reference: Reference, config: Config | None, given: Arguments) -> ArtifactConfig | None:
+def _same_repository(reference: Reference, config: Config | None, given: Arguments) -> Artifact | None:
     """Return what is configured for the repository of a reference that is no channel of the configuration.
 
     Raises:
@@ -152,7 +153,7 @@ def reading_intent(given: Arguments) -> Intent:
     return Intent(now=datetime.now(UTC), components_file=given.components_file, flags=given.flags)
 
 
-def _target(what: ArtifactConfig | Reference, config: Config | None, given: Arguments, *, signs: bool = True) -> Target:
+def _target(what: Artifact | Reference, config: Config | None, given: Arguments, *, signs: bool = True) -> Target:
     artifact = None if isinstance(what, Reference) else what
     channel = what if isinstance(what, Reference) else what.channel
     try:
@@ -163,7 +164,7 @@ def _target(what: ArtifactConfig | Reference, config: Config | None, given: Argu
 
 
 def _prepared(
-    channel: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Arguments, *, signs: bool
+    channel: Reference, artifact: Artifact | None, config: Config | None, given: Arguments, *, signs: bool
 ) -> Prepared:
     flags = {**(artifact.flags if artifact else {}), **given.flags}
     Options().with_flags(flags)  # a flag or value that Flux does not know is told before anything is fetched
@@ -203,7 +204,7 @@ def _overlay(given: Arguments) -> Tree | None:
     return read_overlay(Path(given.overlay))
 
 
-def _overlay_of_checkout(artifact: ArtifactConfig | None, given: Arguments) -> OverlayFolder | None:
+def _overlay_of_checkout(artifact: Artifact | None, given: Arguments) -> OverlayFolder | None:
     """Return the overlay in the checked out repository, or None where none is configured, or nothing checked out."""
     root = configuration_root(given)
     if artifact is None or artifact.overlay is None:
@@ -227,9 +228,7 @@ def reading_files(text: str, given: Arguments) -> Tree:
     return pull(*reading(text, given))[0]
 
 
-def _ports(
-    reference: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Arguments, who: Who
-) -> Ports:
+def _ports(reference: Reference, artifact: Artifact | None, config: Config | None, given: Arguments, who: Who) -> Ports:
     place = partial(registry, reference, artifact, given, writes=who is _signs)
     if who is _signs:
         opened, (signing, trusting, why_nobody) = beside(partial(who, artifact, given), place)
@@ -251,12 +250,12 @@ def _ports(
     )
 
 
-def _reads(artifact: ArtifactConfig | None, given: Arguments, *, as_job: bool) -> tuple[None, Trusted | None, str]:
+def _reads(artifact: Artifact | None, given: Arguments, *, as_job: bool) -> tuple[None, Trusted | None, str]:
     """Return no signer, who is trusted, and why no one is."""
     return (None, *readers_trust(artifact, given, as_job=as_job))
 
 
-def _signs(artifact: ArtifactConfig | None, given: Arguments) -> tuple[Signer | None, Trusted | None, str]:
+def _signs(artifact: Artifact | None, given: Arguments) -> tuple[Signer | None, Trusted | None, str]:
     """Return who signs, who is trusted, and why no one is."""
     from ci_automation.signing.signer import LateSigner
 

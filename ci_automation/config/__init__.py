@@ -1,6 +1,6 @@
 """The configuration file: models, loading, JSON schema.
 
-`model` has the values that the program works with, and imports nothing heavy; `load` reads the file, with PyYAML.
+`sections` has the artifacts; `model` has their settings, and imports nothing heavy; `load` reads the file, with PyYAML.
 """
 
 from pathlib import Path
@@ -14,6 +14,7 @@ __all__ = [
     "named_files",
     "preview",
     "schema",
+    "sections",
     "source",
     "workflow_events",
     "workflow_rules",

@@ -15,7 +15,6 @@ from ci_automation.config.model import (
     FIRST_WITH_BUNDLES,
     ApprovalConfig,
     ApprovalVia,
-    ArtifactConfig,
     Config,
     EvidenceConfig,
     SigningMode,
@@ -27,6 +26,8 @@ from ci_automation.policy.model import SignatureFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from ci_automation.config.sections import Artifact
 
 _HERE = pathlib.Path()
 _MOST_IN_GROUP = 20
@@ -90,7 +91,7 @@ def _contradictions(document: ConfigDocument, config: Config) -> Iterator[Proble
         yield from (document.problem(("artifacts", *path), what) for path, what in found)
 
 
-def _shared_version_tags(artifacts: Sequence[ArtifactConfig]) -> Iterator[tuple[Path, str]]:
+def _shared_version_tags(artifacts: Sequence[Artifact]) -> Iterator[tuple[Path, str]]:
     """Yield the artifacts whose version tags those of another one in the same repository would move."""
     tagged: dict[object, int] = {}
     for index, it in enumerate(artifacts):
@@ -98,7 +99,7 @@ def _shared_version_tags(artifacts: Sequence[ArtifactConfig]) -> Iterator[tuple[
             yield (index, "versionTags"), f"is for one artifact of a repository, and artifacts[{first}] has it"
 
 
-def _unfit_groups(artifacts: Sequence[ArtifactConfig]) -> Iterator[tuple[Path, str]]:
+def _unfit_groups(artifacts: Sequence[Artifact]) -> Iterator[tuple[Path, str]]:
     """Yield the artifacts that cannot share a request with the others of their group."""
     members: dict[str, list[int]] = {}
     for index, it in enumerate(artifacts):
@@ -117,7 +118,7 @@ def _unfit_groups(artifacts: Sequence[ArtifactConfig]) -> Iterator[tuple[Path, s
             yield here, f"has more than {_MOST_IN_GROUP} artifacts, which one page cannot show"
 
 
-def _unfit(it: ArtifactConfig) -> Iterator[tuple[str, str]]:
+def _unfit(it: Artifact) -> Iterator[tuple[str, str]]:
     """Yield contradictions in the signing and trust of one artifact, each with its key."""
     signing, verify = it.signing, it.verify
     mode, key = signing.mode, signing.key
@@ -154,7 +155,7 @@ def _unfit_approval(approval: ApprovalConfig) -> Iterator[str]:
         yield "via repository-dispatch needs repository"
 
 
-def _unfit_promotions(document: ConfigDocument, artifacts: Sequence[ArtifactConfig]) -> Iterator[tuple[Path, str]]:
+def _unfit_promotions(document: ConfigDocument, artifacts: Sequence[Artifact]) -> Iterator[tuple[Path, str]]:
     """Yield the problems of the artifacts' promotions, each with its place below `artifacts`."""
     named = {artifact.name: artifact.channel for artifact in artifacts}
     sources: dict[Reference, Reference] = {}

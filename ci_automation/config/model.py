@@ -10,19 +10,20 @@ import enum
 import re
 from datetime import timedelta
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct, field
 
 from ci_automation.artifact.reference import InvalidReference, Reference, meant_address
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version
-from ci_automation.policy.model import Policy, SignatureFormat
+from ci_automation.policy.model import SignatureFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.config.sections import Artifact
     from ci_automation.config.source import Source
     from ci_automation.config.values import (
         Age,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         Words,
         WorkflowFile,
     )
-    from ci_automation.flux.following import SyncSettings
 
 FIRST_WITH_BUNDLES = Version.parse("2.8.6")  # earlier ones read none, or none with a Rekor v2 entry alone
 
@@ -230,42 +230,15 @@ class CredentialsConfig(Section, frozen=True):
     """The host of the registry's token server, which gets the login too. Default: only the registry itself."""
 
 
-class ArtifactConfig(Struct, frozen=True):
-    """One artifact: its channel, and its settings."""
-
-    name: str
-    channel: Reference
-    components_file: str | None = None
-    overlay: str | None = None  # the folder of the repository that has the overlay; None: the artifact keeps its own
-    paused: bool = False
-    version_tags: bool = False
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    policy: Policy = field(default_factory=Policy)
-    signing: SigningConfig = SigningConfig()
-    verify: VerifyConfig = VerifyConfig()
-    credentials: CredentialsConfig = CredentialsConfig()
-    trust_config: str | None = None
-    attestations: bool = False
-    minimum_flux: Version | None = None
-    approval: ApprovalConfig = ApprovalConfig()
-    consumers: tuple[ConsumerConfig, ...] = ()
-    clusters: ClustersConfig = ClustersConfig()
-    sync: SyncSettings | None = None
-    pin_images: bool | None = None  # None: as the artifact has it
-    promote: PromoteConfig | None = None  # None: it is rendered
-    group: str = ""  # of artifacts that are asked for in one pull request
-    announce: tuple[str, ...] = ()  # OWNER/NAME of the repositories that are sent flux-manifests-published
-
-
 class Config(Struct, frozen=True):
     """A whole configuration file."""
 
     source: Source
-    artifacts: tuple[ArtifactConfig, ...]
+    artifacts: tuple[Artifact, ...]
     upstream: UpstreamConfig = UpstreamConfig()
     digest: Digest | None = None  # of the file's bytes
 
-    def find(self, name_or_address: str) -> ArtifactConfig:
+    def find(self, name_or_address: str) -> Artifact:
         """Return the artifact with that name, or with that address as its channel.
 
         Raises:
@@ -277,7 +250,7 @@ class Config(Struct, frozen=True):
                 return artifact
         raise UnknownArtifact(name_or_address, [artifact.name for artifact in self.artifacts])
 
-    def sharing_folders(self) -> Iterator[tuple[ArtifactConfig, ArtifactConfig]]:
+    def sharing_folders(self) -> Iterator[tuple[Artifact, Artifact]]:
         """Yield each pair of artifacts with the same overlay folder, or with one inside the other."""
         named = [(f"{artifact.overlay}/", artifact) for artifact in self.artifacts if artifact.overlay]
         for (one, first), (other, second) in combinations(named, 2):

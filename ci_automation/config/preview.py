@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ci_automation.config.schema import keys
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.config.model import Config
+    from ci_automation.config.sections import Artifact
 
 # What a request may try out; every other field is the base's, also one that is not made yet.
-_OF_REQUEST = ("components_file", "flags", "overlay", "paused", "pin_images", "policy")
-_KEYS = {"channel": "url", "minimum_flux": "minimumFlux", "trust_config": "trustConfig", "version_tags": "versionTags"}
+_OF_POLICY = ("own_policy", "refuse", "acknowledge", "allow_removal", "accept_edits")
+_OF_REQUEST = ("components_file", "flags", "overlay", "paused", "pin_images", *_OF_POLICY)
 _OF_FILE = ("source", "upstream")
 
 
@@ -31,7 +34,7 @@ def preview_config(base: Config, head: Config) -> Config:
     )
 
 
-def _followed(base: ArtifactConfig, head: ArtifactConfig) -> ArtifactConfig:
+def _followed(base: Artifact, head: Artifact) -> Artifact:
     values = {name: getattr(head, name) for name in _OF_REQUEST}
     clusters = replace(base.clusters, kubernetes=head.clusters.kubernetes)
     if base.flags.get("registry") != head.flags.get("registry"):
@@ -41,8 +44,8 @@ def _followed(base: ArtifactConfig, head: ArtifactConfig) -> ArtifactConfig:
 
 def not_previewed(base: Config, head: Config) -> Iterator[str]:
     """Yield a sentence on everything in the head's configuration that a preview does not go by, and on new rules."""
-    if keys := [name for name in _OF_FILE if getattr(base, name) != getattr(head, name)]:
-        yield _told("the configuration", keys)
+    if changed := [name for name in _OF_FILE if getattr(base, name) != getattr(head, name)]:
+        yield _told("the configuration", changed)
     known, wanted = ({it.name: it for it in config.artifacts} for config in (base, head))
     for name, artifact in known.items():
         if name not in wanted:
@@ -53,24 +56,24 @@ def not_previewed(base: Config, head: Config) -> Iterator[str]:
         yield f"{name} is new: its address is not asked before the request is merged"
 
 
-def _of_artifact(base: ArtifactConfig, head: ArtifactConfig) -> Iterator[str]:
-    if keys := [*_differing(base, head)]:
-        yield _told(base.name, keys)
+def _of_artifact(base: Artifact, head: Artifact) -> Iterator[str]:
+    if changed := [*_differing(base, head)]:
+        yield _told(base.name, changed)
     if rules := [name for name in ("policy", "paused") if getattr(base, name) != getattr(head, name)]:
         yield f"{base.name}: {' and '.join(rules)} change; the verdicts here are those of the request's own rules"
     if base.flags.get("registry") != head.flags.get("registry"):
         yield f"{base.name}: the registry of the images changes; none is looked up there, nor shown with a digest"
 
 
-def _differing(base: ArtifactConfig, head: ArtifactConfig) -> Iterator[str]:
-    for name in base.__struct_fields__:
-        one, other = getattr(base, name), getattr(head, name)
-        if name == "clusters":
+def _differing(base: Artifact, head: Artifact) -> Iterator[str]:
+    for key in keys(type(base)):
+        one, other = getattr(base, key.name), getattr(head, key.name)
+        if key.name == "clusters":
             other = replace(other, kubernetes=one.kubernetes)
-        if name not in _OF_REQUEST and one != other:
-            yield _KEYS.get(name, name)
+        if key.name not in _OF_REQUEST and one != other:
+            yield key.written
 
 
-def _told(subject: str, keys: list[str]) -> str:
-    verb = "changes" if len(keys) == 1 else "change"
-    return f"{subject}: {', '.join(keys)} {verb}; the preview asks and trusts what the base commit names"
+def _told(subject: str, changed: list[str]) -> str:
+    verb = "changes" if len(changed) == 1 else "change"
+    return f"{subject}: {', '.join(changed)} {verb}; the preview asks and trusts what the base commit names"

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.config import sections
-from ci_automation.config.model import ArtifactConfig, Config, Section, UpstreamConfig, VerifyConfig
+from ci_automation.config.model import Config, Section, UpstreamConfig, VerifyConfig
 from ci_automation.config.schema import alternatives, is_section, keys, unwrapped
 from ci_automation.config.source import GitHubSourceConfig
 from ci_automation.config.values import InvalidValue
@@ -131,7 +131,7 @@ def _paths(section: type[Section]) -> Iterator[tuple[str, ...]]:
     """Yield where the keys of a section are, and those of the mappings in it."""
     for key in keys(section):
         yield (key.written,)
-        for kind in filter(is_section, alternatives(key.type)):
+        for kind in filter(is_section, (unwrapped(each)[0] for each in alternatives(key.type))):
             yield from ((key.written, *path) for path in _paths(kind))
 
 
@@ -160,12 +160,6 @@ def _made(value: Any) -> Any:  # noqa: ANN401  # a value of a section
         make = _MAKERS.get(value.section, value.section)
         return make(**{name: _made(each) for name, each in value.values.items()})
     return tuple(map(_made, value)) if isinstance(value, list | tuple) else value
-
-
-def _artifact(*, policy: Policy | None = None, refuse: tuple[str, ...] = (), **given: Any) -> ArtifactConfig:  # noqa: ANN401  # its keys
-    own = {name: given.pop(name) for name in ("acknowledge", "allow_removal", "accept_edits") if name in given}
-    policy = replace(policy or Policy(), refuse=frozenset(map(str, refuse)), **own)
-    return ArtifactConfig(policy=policy, **given)
 
 
 def _policy(*, min_release_age: dict[str, timedelta] | None = None, **given: Any) -> Policy:  # noqa: ANN401  # its keys
@@ -199,7 +193,6 @@ _MAKERS: Mapping[type[Section], Callable[..., object]] = {
     sections.AcceptEditsEntry: Allowance,
     sections.AcknowledgeEntry: Acknowledgement,
     sections.AllowRemovalEntry: Allowance,
-    sections.Artifact: _artifact,
     sections.FleetSection: FleetSettings,
     sections.FreezeEntry: _period,
     sections.MinReleaseAge: dict,

@@ -51,10 +51,13 @@ def alternatives(kind: object) -> tuple[Any, ...]:
 
 
 def unwrapped(kind: object) -> tuple[Any, Form]:
-    """Return a type, and the form of its values; a type without a form is YAML's own, in which tuples are lists."""
+    """Return a type, and the form of its values; a type without a form is YAML's own, in which tuples are lists.
+
+    The type of a value that is made of a section is the section.
+    """
     if get_origin(kind) is Annotated:
         kind, form = get_args(kind)
-        return kind, form
+        return (kind, form) if isinstance(form, Form) else unwrapped(form)
     of = cast("type", get_origin(kind) or kind)
     return kind, Form(tuple, list) if of is tuple else Form(_as_it_is, of)
 

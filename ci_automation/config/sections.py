@@ -1,6 +1,7 @@
-"""Sections of a configuration file (design section 5.2) that `reader` makes other values of, and the whole file.
+"""The whole configuration file (design section 5.2), its artifacts, and the sections that become other rooms' values.
 
-Those that flows use as they are in the file are in `model`.
+`Annotated[VALUE, SECTION]` is a value that `reader` makes of a section. The other sections, which flows use as they are
+in the file, are in `model`.
 
 `later` names keys of the design that this version does not support. It refuses them, because a policy without effect
 is dangerous.
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from msgspec import field
+from msgspec.structs import replace
 
 from ci_automation.config.model import (
     ApprovalConfig,
@@ -21,6 +23,7 @@ from ci_automation.config.model import (
     Section,
     SigningConfig,
     UpstreamConfig,
+    VerifyConfig,
 )
 from ci_automation.config.values import (
     Age,
@@ -54,8 +57,9 @@ from ci_automation.config.values import (
     Zone,
     some,
 )
+from ci_automation.flux.following import SyncSettings
 from ci_automation.impact.change import ChangeClass
-from ci_automation.policy.model import Action, MinorStep
+from ci_automation.policy.model import Acknowledgement, Action, Allowance, MinorStep, Policy
 
 
 class MinReleaseAge(Section, frozen=True):
@@ -197,20 +201,20 @@ class VerifySection(Section, frozen=True):
 class Defaults(Section, frozen=True):
     """Defaults for all artifacts. An artifact overrides them key by key."""
 
-    policy: PolicySection | None = None
-    refuse: list[Refusable] | None = None
+    own_policy: Annotated[Policy, PolicySection] = field(name="policy", default_factory=Policy)
+    refuse: tuple[Refusable, ...] = ()
     """Classes of change to refuse. notChecked refuses steps that could not be checked. Default: none."""
-    clusters: ClustersConfig | None = None
-    sync: SyncSection | None = None
+    clusters: ClustersConfig = ClustersConfig()
+    sync: Annotated[SyncSettings, SyncSection] | None = None
     pin_images: bool | None = None
     """Add digests to the tags of the controllers' images. Default: as in the present artifact."""
-    approval: ApprovalConfig | None = None
-    signing: SigningConfig | None = None
-    verify: VerifySection | None = None
-    credentials: CredentialsConfig | None = None
+    approval: ApprovalConfig = ApprovalConfig()
+    signing: SigningConfig = SigningConfig()
+    verify: Annotated[VerifyConfig, VerifySection] = VerifyConfig()
+    credentials: CredentialsConfig = CredentialsConfig()
     trust_config: LocalFile | None = None
     """The client trust configuration of your own Sigstore instance. Default: the public instance."""
-    attestations: bool | None = None
+    attestations: bool = False
     """Attach signed provenance and a signed list of the controllers (SBOM). Default: false."""
 
 
@@ -228,32 +232,43 @@ class Artifact(Defaults, frozen=True, kw_only=True):
     overlay: OverlayPath | None = None
     """The folder of this repository with the overlay, all files beside the components. Default: the artifact keeps its
     present files."""
-    paused: bool | None = None
+    paused: bool = False
     """Publish nothing for now. Default: false."""
-    version_tags: bool | None = None
+    version_tags: bool = False
     """Keep a plain version tag, such as v2.9.4, for clusters with `spec.ref.semver`. Default: false.
 
     Only one artifact of a repository can have them.
     """
     minimum_flux: FluxVersion | None = None
     """The oldest version of Flux that reads this channel. Some signature formats need a newer one."""
-    consumers: list[ConsumerConfig] | None = None
+    consumers: tuple[ConsumerConfig, ...] = ()
     """Repositories that get a pull request with the artifact's new digest after a publication."""
-    announce: list[Repository] | None = None
+    announce: tuple[Repository, ...] = ()
     """Repositories that get a repository dispatch, flux-manifests-published, after a publication."""
-    acknowledge: list[AcknowledgeEntry] | None = None
+    acknowledge: tuple[Annotated[Acknowledgement, AcknowledgeEntry], ...] = ()
     """Accepted changes and hazards, each by its fingerprint, until a date."""
-    allow_removal: list[AllowRemovalEntry] | None = None
+    allow_removal: tuple[Annotated[Allowance, AllowRemovalEntry], ...] = ()
     """Controllers and CRDs that a step may remove, until a date, as with --allow-removal."""
-    accept_edits: list[AcceptEditsEntry] | None = None
+    accept_edits: tuple[Annotated[Allowance, AcceptEditsEntry], ...] = ()
     """Digests whose hand edits of the components file a step may drop, until a date, as with --accept-edits."""
     promote: PromoteConfig | None = None
-    group: Name | None = None
+    group: Name = ""
     """One pull request for the versions of all artifacts of this group. They need the same `approval`, with `via:
     pull-request`, and one run for all of them. Default: a pull request for each artifact.
     """
-    flags: Flags | None = None
+    flags: Flags = field(default_factory=dict)
     """Flags of `flux install` by their own names. They override the flags of the present components."""
+
+    @property
+    def policy(self) -> Policy:
+        """Return all that decides on its steps: its policy, and what the keys beside that refuse and accept."""
+        return replace(
+            self.own_policy,
+            refuse=frozenset(map(str, self.refuse)),
+            acknowledge=self.acknowledge,
+            allow_removal=self.allow_removal,
+            accept_edits=self.accept_edits,
+        )
 
 
 class File(Section, frozen=True, kw_only=True):

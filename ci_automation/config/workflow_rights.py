@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.yaml import text
-from ci_automation.config.model import ApprovalVia, ArtifactConfig, Config
+from ci_automation.config.model import ApprovalVia, Config
 from ci_automation.config.workflows import SIGNING, ActionUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ci_automation.config.document import Problem
+    from ci_automation.config.sections import Artifact
 
 _LEVELS = ("none", "read", "write")
 _RIGHTS = {  # of a job that runs the command; those that ask have the rights of their approvals as well
@@ -121,6 +122,6 @@ def missing_login(use: ActionUse, config: Config) -> Iterator[Problem]:
         yield use.workflow.problem(f"{what}docs/guides/logins.md#registries", *use.path)
 
 
-def asks_via(use: ActionUse, artifact: ArtifactConfig) -> str:
+def asks_via(use: ActionUse, artifact: Artifact) -> str:
     """Return how a job asks for approvals of an artifact."""
     return artifact.approval.via or use.inputs.get("approval") or ApprovalVia.PULL_REQUEST

@@ -12,7 +12,8 @@ from msgspec import Struct
 from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.artifact.yaml import Unreadable, nodes, place_of, plain, text
 from ci_automation.config.document import Path, Problem
-from ci_automation.config.model import ArtifactConfig, Config, SigningMode, UnknownArtifact, VerifyConfig
+from ci_automation.config.model import Config, SigningMode, UnknownArtifact, VerifyConfig
+from ci_automation.config.sections import Artifact
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -121,7 +122,7 @@ class ActionUse(Struct, frozen=True):
         """Return the name of the job's environment; empty without one."""
         return environment_of(self.values)
 
-    def group(self, artifact: ArtifactConfig) -> str:
+    def group(self, artifact: Artifact) -> str:
         """Return the concurrency group in which the job works on an artifact; empty without one."""
         if self.called:
             return f"flux-manifests-{self.inputs.get('artifact', '') if self.is_fixed else artifact.channel}"
@@ -136,7 +137,7 @@ class ActionUse(Struct, frozen=True):
         named = self.inputs.get("artifact", "")
         return bool(named) and not expressions(named)
 
-    def artifacts(self, config: Config) -> tuple[ArtifactConfig, ...]:
+    def artifacts(self, config: Config) -> tuple[Artifact, ...]:
         """Return the artifacts that the job works on: the one that it names, or all of the configuration."""
         if self.is_fixed:
             with suppress(UnknownArtifact):
@@ -144,7 +145,7 @@ class ActionUse(Struct, frozen=True):
             return ()
         return tuple(it for it in config.artifacts if it.promote or self.command != "promote")
 
-    def is_keyless(self, artifact: ArtifactConfig) -> bool:
+    def is_keyless(self, artifact: Artifact) -> bool:
         """Return whether the job signs the artifact as its own workflow."""
         given, configured = self.inputs.get("key") or self.inputs.get("signing", ""), artifact.signing
         if self.called or self.command not in SIGNING:
@@ -162,7 +163,7 @@ class ActionUse(Struct, frozen=True):
         said = VerifyConfig(keys, exact, patterns, self.inputs.get("issuer") or None)
         return None if said == VerifyConfig() else said
 
-    def trusts(self, artifact: ArtifactConfig) -> VerifyConfig | None:
+    def trusts(self, artifact: Artifact) -> VerifyConfig | None:
         """Return whose signatures the job trusts, as its inputs or the configuration say; None where neither says."""
         return self.own_trust or (None if artifact.verify == VerifyConfig() else artifact.verify)
 
@@ -196,14 +197,14 @@ def action_uses(workflow: CheckedWorkflow) -> Iterator[ActionUse]:
         yield ActionUse(workflow, job, path[:-1], pin, called is not None, command, inputs)
 
 
-def named_artifacts(uses: Iterable[ActionUse]) -> tuple[ArtifactConfig, ...]:
+def named_artifacts(uses: Iterable[ActionUse]) -> tuple[Artifact, ...]:
     """Return the artifacts that jobs name by their addresses."""
     found = {}
     for use in uses:
         with suppress(InvalidReference):
             if use.is_fixed:
                 channel = Reference.parse_channel(use.inputs["artifact"])
-                found[channel] = ArtifactConfig(str(channel), channel)
+                found[channel] = Artifact(name=str(channel), channel=channel)
     return tuple(found.values())
 
 

@@ -373,7 +373,7 @@ def test_no_address_of_the_request_is_asked_and_each_is_told(
         assert canary.connections == 0
     assert ran.code == 0, ran
     remark = "; the preview asks and trusts what the base commit names\n"
-    keys = "url, signing, verify, credentials, trustConfig, approval, consumers, clusters, announce"
+    keys = "clusters, approval, signing, verify, credentials, trustConfig, url, consumers, announce"
     assert f"- the configuration: source, upstream change{remark}" in ran.summary
     assert f"- production: {keys} change{remark}" in ran.summary
     assert "- production: the registry of the images changes; none is looked up there" in ran.summary

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.config.model import ArtifactConfig
+    from ci_automation.config.sections import Artifact
     from ci_automation.flows.observe import Placed
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.findings import Chosen
@@ -98,7 +98,7 @@ class GitPlace(Struct, frozen=True):
     text: str  # of that file in the checkout
     commit: str  # that the run was started for, or nothing
     folder: OverlayFolder
-    artifact: ArtifactConfig
+    artifact: Artifact
 
 
 class GitContent:
@@ -282,11 +282,11 @@ class GitContent:
         pins = pinned if artifact.pin_images is None else artifact.pin_images
         return _key(at.overlay, options.with_flags(artifact.flags), pinned=pins)
 
-    def _artifact(self, at: ContentAt) -> ArtifactConfig | None:
+    def _artifact(self, at: ContentAt) -> Artifact | None:
         """Return the artifact as the configuration of a state has it, or None where it has none that can be read."""
         return None if at.config is None else self._read(at.config)
 
-    def _artifact_in(self, text: str) -> ArtifactConfig | None:
+    def _artifact_in(self, text: str) -> Artifact | None:
         try:
             config = parse_config(text.encode(), self._place.config)
         except InvalidConfig:

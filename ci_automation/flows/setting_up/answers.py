@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.artifact.reference import OciRepository, Reference
-from ci_automation.config.model import ApprovalVia, ArtifactConfig, PromoteConfig, SigningMode
+from ci_automation.config.model import ApprovalVia, PromoteConfig, SigningMode
 from ci_automation.errors import UsageError
 from ci_automation.flux.proof import known_releases
 from ci_automation.policy.model import duration
@@ -17,6 +17,7 @@ from ci_automation.policy.model import duration
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from ci_automation.config.sections import Artifact
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.flows.setting_up.cluster_folders import Migration
     from ci_automation.flows.setting_up.overlays import Existing
@@ -148,7 +149,7 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
         return ("flux.yaml", "approve.yaml") if self.by_run else ("flux.yaml",)
 
 
-def named_references(words: Sequence[str], artifacts: Sequence[ArtifactConfig], usual: str) -> list[Reference]:
+def named_references(words: Sequence[str], artifacts: Sequence[Artifact], usual: str) -> list[Reference]:
     """Return the channels that words name: by address, or by a tag of the repository before.
 
     Before any address, a word is the name of one of the configured `artifacts`, or a tag beside the first of them; if
@@ -169,7 +170,7 @@ def named_references(words: Sequence[str], artifacts: Sequence[ArtifactConfig], 
 
 
 def channels_by_name(
-    references: Sequence[Reference], there: Mapping[Reference, ArtifactConfig], first: str | None
+    references: Sequence[Reference], there: Mapping[Reference, Artifact], first: str | None
 ) -> dict[str, Reference]:
     """Return the channels by their names: as configured, else their tags, or their repositories' last parts.
 
@@ -187,7 +188,7 @@ def channels_by_name(
     return named
 
 
-def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference], after: str | None) -> list[Family]:
+def families(artifacts: Iterable[Artifact], named: Mapping[str, Reference], after: str | None) -> list[Family]:
     """Return the configured channels and those that are `named`, each new one promoted from the one before it.
 
     Without names all configured channels are meant. `after` is for new ones; None: a day.
@@ -216,7 +217,7 @@ def families(artifacts: Iterable[ArtifactConfig], named: Mapping[str, Reference]
 
 
 def _sources(
-    known: Mapping[str, ArtifactConfig], named: Mapping[str, Reference], after: str | None
+    known: Mapping[str, Artifact], named: Mapping[str, Reference], after: str | None
 ) -> dict[str, PromoteConfig]:
     """Return the source of each promoted channel, by its name; see `families`."""
     waits = duration(after or USUAL_WAIT)

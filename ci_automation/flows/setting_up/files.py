@@ -23,7 +23,8 @@ from ci_automation.report.sync import ByIdentity, ByKey, Sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.config.model import Config
+    from ci_automation.config.sections import Artifact
 
 
 WORKFLOWS = ".github/workflows"
@@ -206,7 +207,7 @@ def _entry(name: str, answers: Answers) -> list[str]:
     return [*lines, *([f"  flags: {_yaml({**answers.flags}, flow=True)}"] if answers.flags else [])]
 
 
-def _objects(answers: Answers, artifact: ArtifactConfig, path: str) -> str:
+def _objects(answers: Answers, artifact: Artifact, path: str) -> str:
     known = answers.migration.oldest(artifact.name) if answers.migration else answers.version
     home, settings = answers.home, artifact.sync or SyncSettings()
     sync = Sync(artifact.channel, known, home, path, cluster_trust(answers), settings)
@@ -216,7 +217,7 @@ def _objects(answers: Answers, artifact: ArtifactConfig, path: str) -> str:
     return told + sync.to_yaml()
 
 
-def other_registries(artifacts: Iterable[ArtifactConfig]) -> tuple[str, ...]:
+def other_registries(artifacts: Iterable[Artifact]) -> tuple[str, ...]:
     """Return the hosts of the registries at which runs need a login, if the configuration names none itself."""
     places = [(it.channel.repository, it) for it in artifacts]
     hosts = [(at.host, it.credentials.push) for at, it in places if isinstance(at, OciRepository)]

@@ -31,7 +31,8 @@ from ci_automation.approval.content import (
 from ci_automation.approval.counting import People
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.config.model import ApprovalConfig, ArtifactConfig, PromoteConfig, SigningConfig, VerifyConfig
+from ci_automation.config.model import ApprovalConfig, PromoteConfig, SigningConfig, VerifyConfig
+from ci_automation.config.sections import Artifact
 from ci_automation.github.model import (
     Actor,
     BranchUpdate,
@@ -332,18 +333,18 @@ def test_a_merge_approves_no_earlier_content_that_waits() -> None:
     assert said not in foretold(AWAITED, None, (), waiting=True)
 
 
-PLAIN = ArtifactConfig("production", Reference.parse("oci://ghcr.io/acme/flux-manifests:production"))
+PLAIN = Artifact(name="production", channel=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"))
 ALLOWED = Allowance("Deployment/helm-controller", NOON, "we have no charts")
 ACCEPTED = Acknowledgement("0" * 16, NOON, "looked at")
-RULED = {
+RULED: dict[str, dict[str, Any]] = {
     "approvals": {"approval": ApprovalConfig(approvals=1)},
     "team": {"approval": ApprovalConfig(team="acme/a")},
     "own merges": {"approval": ApprovalConfig(own_merge=True)},
-    "escalate": {"policy": Policy(escalate=frozenset({ChangeClass.RBAC}))},
-    "refuse": {"policy": Policy(refuse=frozenset({ChangeClass.RBAC}))},
-    "acknowledge": {"policy": Policy(acknowledge=(ACCEPTED,))},
-    "allowRemoval": {"policy": Policy(allow_removal=(ALLOWED,))},
-    "acceptEdits": {"policy": Policy(accept_edits=(ALLOWED,))},
+    "escalate": {"own_policy": Policy(escalate=frozenset({ChangeClass.RBAC}))},
+    "refuse": {"refuse": (ChangeClass.RBAC,)},
+    "acknowledge": {"acknowledge": (ACCEPTED,)},
+    "allowRemoval": {"allow_removal": (ALLOWED,)},
+    "acceptEdits": {"accept_edits": (ALLOWED,)},
     "overlay": {"overlay": "clusters/production"},
     "name": {"name": "other"},
     "url": {"channel": Reference.parse("oci://ghcr.io/acme/flux-manifests:staging")},

@@ -25,7 +25,8 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.places import _github_token
 from ci_automation.cli.target import Target
-from ci_automation.config.model import ApprovalConfig, ApprovalVia, ArtifactConfig
+from ci_automation.config.model import ApprovalConfig, ApprovalVia
+from ci_automation.config.sections import Artifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.ports import Intent, Prepared
 from ci_automation.registry.credentials import Anonymous, Credential, Credentials
@@ -226,7 +227,7 @@ def hub(job: Job = JOB, **inputs: str) -> Hub:
 
 
 def goal(settings: ApprovalConfig | None = None) -> Target:
-    configured = ArtifactConfig("production", GHCR, approval=settings) if settings else None
+    configured = Artifact(name="production", channel=GHCR, approval=settings) if settings else None
     return Target("production", GHCR, Prepared(World().ports(), Intent(NOW)), configured)
 
 

@@ -21,7 +21,8 @@ from ci_automation.cli.follow_up import (
 )
 from ci_automation.cli.options import ACTION_NAMES, INPUTS, OF_COMMAND_LINE, OPTIONS, Heading, Kind
 from ci_automation.cli.target import Target
-from ci_automation.config.model import ArtifactConfig, SigningConfig, SigningMode, VerifyConfig
+from ci_automation.config.model import SigningConfig, SigningMode, VerifyConfig
+from ci_automation.config.sections import Artifact
 from ci_automation.flows.ports import Intent, Prepared
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
@@ -123,7 +124,7 @@ def test_a_plan_does_without_the_private_key_if_a_public_one_is_known(
     Path("k.pub").write_text(key.to_pem())
     assert planned(ours, given) == ("--public-key", "k.pub")
     assert planned(replace(ours, prepared=Prepared(World().ports(trusted=None), ours.intent)), given)[0] == "--key"
-    named = ArtifactConfig("production", CHANNEL, verify=VerifyConfig(("our.pub",)))
+    named = Artifact(name="production", channel=CHANNEL, verify=VerifyConfig(("our.pub",)))
     assert planned(replace(ours, configured=named), given) == ()
 
 
@@ -141,7 +142,7 @@ def test_a_plan_does_without_the_private_key_if_a_public_one_is_known(
 def test_the_secret_for_clusters_is_made_of_the_keys_that_were_named(
     given: Arguments, configured: dict[str, Any] | None, keys: tuple[str, ...]
 ) -> None:
-    known = None if configured is None else ArtifactConfig("production", CHANNEL, **configured)
+    known = None if configured is None else Artifact(name="production", channel=CHANNEL, **configured)
     assert verifying_keys(known, given) == keys
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
-from ci_automation.config.model import ArtifactConfig, ClustersConfig, EvidenceConfig, PromoteConfig
+from ci_automation.config.model import ClustersConfig, EvidenceConfig, PromoteConfig
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.check import KubernetesRange
 from ci_automation.policy.model import ESCALATE, Acknowledgement, Allowance
 
+if TYPE_CHECKING:
+    from ci_automation.config.sections import Artifact
+
 FINGERPRINT = "0123456789abcdef"
 
 
-def artifact(lines: str, defaults: str = "{}") -> ArtifactConfig:
+def artifact(lines: str, defaults: str = "{}") -> Artifact:
     text = f"version: 1\ndefaults: {defaults}\nartifacts:\n  - name: a\n    url: oci://r.example/a:b\n{lines}"
     return parse_config(text.encode(), "config.yaml").artifacts[0]
 

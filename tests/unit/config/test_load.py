@@ -19,7 +19,6 @@ from ci_automation.config.load import load_config, parse_config
 from ci_automation.config.model import (
     ApprovalConfig,
     ApprovalVia,
-    ArtifactConfig,
     Config,
     ConsumerConfig,
     CredentialsConfig,
@@ -30,6 +29,7 @@ from ci_automation.config.model import (
     UpstreamVerify,
     VerifyConfig,
 )
+from ci_automation.config.sections import Artifact
 from ci_automation.config.source import DirectorySourceConfig, GitHubSourceConfig, RegistrySourceConfig
 from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.version import Bump, Version
@@ -71,7 +71,7 @@ class TestWhatIsWritten:
     def test_every_key_arrives(self) -> None:
         config = parsed(FULL)
         assert config.source == GitHubSourceConfig("acme", "flux2", "https://github.example.com/api/v3")
-        assert config.artifacts[0] == ArtifactConfig(
+        assert config.artifacts[0] == Artifact(
             name="production",
             channel=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
             components_file="flux-system/gotk-components.yaml",
@@ -79,7 +79,7 @@ class TestWhatIsWritten:
             paused=True,
             version_tags=True,
             group="eu",
-            policy=Policy(
+            own_policy=Policy(
                 actions={Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.APPROVAL},
                 range=Range.parse(">=2.0.0 <4.0.0"),
                 prereleases=True,
@@ -156,7 +156,7 @@ class TestWhatIsWritten:
     def test_what_is_left_out_is_the_designs_default(self) -> None:
         assert parsed(MINIMAL) == Config(
             GitHubSourceConfig("fluxcd", "flux2"),
-            (ArtifactConfig("a", Reference.parse("oci://r.example/a:b")),),
+            (Artifact(name="a", channel=Reference.parse("oci://r.example/a:b")),),
             digest=Digest.of(MINIMAL.encode()),
         )
 

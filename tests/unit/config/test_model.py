@@ -4,11 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.config.model import ArtifactConfig, Config, UnknownArtifact
+from ci_automation.config.model import Config, UnknownArtifact
+from ci_automation.config.sections import Artifact
 from ci_automation.config.source import GitHubSourceConfig
 
-PRODUCTION = ArtifactConfig("production", Reference.parse("oci://ghcr.io/acme/flux-manifests:production"))
-STAGING = ArtifactConfig("staging", Reference.parse("layout:./artifacts:staging"))
+PRODUCTION = Artifact(name="production", channel=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"))
+STAGING = Artifact(name="staging", channel=Reference.parse("layout:./artifacts:staging"))
 CONFIG = Config(GitHubSourceConfig(), (PRODUCTION, STAGING))
 
 
@@ -20,7 +21,7 @@ CONFIG = Config(GitHubSourceConfig(), (PRODUCTION, STAGING))
         pytest.param("layout:artifacts:staging", STAGING, id="by the same address in other words"),
     ],
 )
-def test_find(text: str, artifact: ArtifactConfig) -> None:
+def test_find(text: str, artifact: Artifact) -> None:
     assert CONFIG.find(text) is artifact
 
 
