@@ -189,7 +189,7 @@ def _value(value: dict[str, Any], schema: dict[str, Any]) -> tuple[str, dict[str
 
 
 def errors_section() -> str:
-    """Return each error, by exit code: its code, its cause, and what to do if that is not in its message alone."""
+    """Return each error, by exit code: its code and its cause; its message says what to do."""
     errors = sorted(all_errors(), key=lambda it: it.__name__)
     parts = []
     for exit_code in sorted({it.exit_code for it in errors}):
@@ -199,8 +199,7 @@ def errors_section() -> str:
 
 
 def _error(error: type[Error]) -> str:
-    told = f"- `{error.__new__(error).code}`: {_prose(inspect.getdoc(error) or '')}"
-    return f"{told} → {_prose(error.hint)}" if error.hint else told
+    return f"- `{error.__new__(error).code}`: {_prose(inspect.getdoc(error) or '')}"
 
 
 def all_errors() -> set[type[Error]]:
