@@ -41,7 +41,7 @@ def _is_guessed(signing: tuple[str, ...]) -> bool:
 
 def _has_key(half: Path, target: Target) -> bool:
     """Return whether a file has the public key that is trusted here."""
-    from ci_automation.signing.keys.private import load_public_key
+    from ci_automation.signing.keys.public import load_public_key
 
     if not half.exists() or (trusted := target.ports.trusted) is None:
         return False

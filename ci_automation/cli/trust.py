@@ -152,7 +152,7 @@ def trusted(artifact: Artifact | None, given: Arguments, signing: Signer | None)
     said = VerifyConfig(given.public_key, given.identity, given.identity_regexp, given.issuer)
     verify = said if said != VerifyConfig() else artifact.verify if artifact else said
     if verify.public_keys:
-        from ci_automation.signing.keys.private import load_public_key
+        from ci_automation.signing.keys.public import load_public_key
         from ci_automation.signing.trust import TrustedKeys
 
         return TrustedKeys(tuple(load_public_key(location, os.environ, Path()) for location in verify.public_keys))

@@ -15,8 +15,8 @@ from ci_automation.errors import Error
 from ci_automation.net.waiting import watched
 from ci_automation.signing.keys import kms
 from ci_automation.signing.keys.kms import KmsClientMissing, KmsFailed, KmsKeyUnsuitable, KmsLocationInvalid, is_kms
-from ci_automation.signing.keys.private import KeyFileMissing, SigningKey, open_private_key
-from ci_automation.signing.keys.public import KeyKind, UnsupportedKey
+from ci_automation.signing.keys.private import SigningKey, open_private_key
+from ci_automation.signing.keys.public import KeyFileMissing, KeyKind, UnsupportedKey
 from tests.fakes.keys import self_signed
 from tests.fakes.kms import CANARY, REGION, FakeAws, FakeVault, Fault
 from tests.fakes.world import key_pem

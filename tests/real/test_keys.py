@@ -17,7 +17,8 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.signing.keys.kms import KmsFailed
-from ci_automation.signing.keys.private import load_public_key, open_private_key
+from ci_automation.signing.keys.private import open_private_key
+from ci_automation.signing.keys.public import load_public_key
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, ensure_signed, verify

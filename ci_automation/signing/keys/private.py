@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from ci_automation.errors import SigningError, UsageError
+from ci_automation.errors import SigningError
 from ci_automation.hiding import Hiding
 from ci_automation.signing.keys.kms import KmsKey, is_kms, open_kms
-from ci_automation.signing.keys.public import KeyUnreadable, PublicKey, UnsupportedKey
+from ci_automation.signing.keys.public import (
+    KeyUnreadable,
+    OtherHalf,
+    PublicKey,
+    UnsupportedKey,
+    load_public_key,
+    read_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
     AnyPrivateKey = EllipticCurvePrivateKey | RSAPrivateKey | Ed25519PrivateKey
 
 PASSWORD_VARIABLE = "COSIGN_PASSWORD"  # noqa: S105  # the name of a variable, not a password
-_MAX_KEY_BYTES = 64 << 10
 _MAX_SCRYPT_BYTES = 512 << 20
 _NONCE_BYTES = 24
 _COSIGN_PEM = re.compile(
@@ -159,23 +165,6 @@ def _cosign_envelope(body: bytes, where: str) -> dict[str, Any]:
         raise KeyUnreadable(where, "it does not have the form that cosign writes") from None
 
 
-class OtherHalf(UsageError):
-    """A public key is given as the private one, or the other way round."""
-
-    def __init__(self, where: str, reason: str, hint: str) -> None:
-        super().__init__(f"the key {where} is {reason}")
-        self.hint = hint
-
-
-class KeyFileMissing(UsageError):
-    """A file or variable with a key does not exist."""
-
-    hint = "Give a file, or env://NAME for an environment variable with the key's text."
-
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"no key at {where}: {reason}")
-
-
 def open_private_key(location: str, environment: Mapping[str, str], folder: Path) -> SigningKey | KmsKey:
     """Return the private key at `location`: a file (relative to `folder`), `env://NAME`, or a key in a KMS or HSM.
 
@@ -185,22 +174,7 @@ def open_private_key(location: str, environment: Mapping[str, str], folder: Path
     """
     if is_kms(location):
         return open_kms(location, environment)
-    return SigningKey.from_bytes(_read(location, environment, folder), environment.get(PASSWORD_VARIABLE), location)
-
-
-def load_public_key(location: str, environment: Mapping[str, str], folder: Path) -> PublicKey:
-    """Return the public key at `location`, a file (relative to `folder`) or `env://NAME`.
-
-    Raises:
-        KeyFileMissing: the file or variable does not exist.
-        OtherHalf: it is a private key.
-        SigningError: the key cannot be read or used.
-    """
-    data = _read(location, environment, folder)
-    if b"PRIVATE KEY-----" in data:
-        hint = "Give the file with its public half, such as cosign.pub; `public-key` prints it."
-        raise OtherHalf(location, "a private key, and a public one is needed", hint)
-    return PublicKey.from_pem(data, location)
+    return SigningKey.from_bytes(read_key(location, environment, folder), environment.get(PASSWORD_VARIABLE), location)
 
 
 def load_public_half(location: str, environment: Mapping[str, str], folder: Path) -> PublicKey:
@@ -210,23 +184,6 @@ def load_public_half(location: str, environment: Mapping[str, str], folder: Path
         UsageError: the file or variable does not exist, or the location does not have the form of its service.
         SigningError: the key cannot be read, opened or used, or its service refuses.
     """
-    if not is_kms(location) and b"PUBLIC KEY-----" in _read(location, environment, folder):
+    if not is_kms(location) and b"PUBLIC KEY-----" in read_key(location, environment, folder):
         return load_public_key(location, environment, folder)
     return open_private_key(location, environment, folder).public
-
-
-def _read(location: str, environment: Mapping[str, str], folder: Path) -> bytes:
-    if "-----" in location or not location.isprintable():  # a key that was pasted here must not get into a log
-        raise KeyFileMissing("the place given", "it is not a file name but looks like a key itself")
-    if location.startswith("env://"):
-        if not (text := environment.get(location.removeprefix("env://"))):
-            raise KeyFileMissing(location, "the variable is not set")
-        return text.encode()
-    try:
-        with (folder / location).open("rb") as file:
-            data = file.read(_MAX_KEY_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in it
-        raise KeyFileMissing(location, getattr(error, "strerror", None) or str(error)) from None
-    if len(data) > _MAX_KEY_BYTES:
-        raise KeyUnreadable(location, "it is too large to be a key")
-    return data

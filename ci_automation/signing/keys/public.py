@@ -1,4 +1,4 @@
-"""Public keys of each kind that cosign takes, and the kinds that Flux cannot use."""
+"""Public keys of each kind that cosign takes, the kinds that Flux cannot use, and the files that keys are read from."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.errors import SigningError
+from ci_automation.errors import SigningError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     AnyPublicKey = EllipticCurvePublicKey | RSAPublicKey | Ed25519PublicKey
 
 MIN_RSA_BITS = 2048
+_MAX_KEY_BYTES = 64 << 10
 
 
 class KeyKind(StrEnum):
@@ -172,3 +174,58 @@ class PublicKey(Struct, frozen=True):
             case KeyKind.RSA:
                 return PKCS1v15(), SHA256()
         return (ECDSA(SHA256()),)
+
+
+class OtherHalf(UsageError):
+    """A public key is given as the private one, or the other way round."""
+
+    def __init__(self, where: str, reason: str, hint: str) -> None:
+        super().__init__(f"the key {where} is {reason}")
+        self.hint = hint
+
+
+class KeyFileMissing(UsageError):
+    """A file or variable with a key does not exist."""
+
+    hint = "Give a file, or env://NAME for an environment variable with the key's text."
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"no key at {where}: {reason}")
+
+
+def load_public_key(location: str, environment: Mapping[str, str], folder: Path) -> PublicKey:
+    """Return the public key at `location`, a file (relative to `folder`) or `env://NAME`.
+
+    Raises:
+        KeyFileMissing: the file or variable does not exist.
+        OtherHalf: it is a private key.
+        SigningError: the key cannot be read or used.
+    """
+    data = read_key(location, environment, folder)
+    if b"PRIVATE KEY-----" in data:
+        hint = "Give the file with its public half, such as cosign.pub; `public-key` prints it."
+        raise OtherHalf(location, "a private key, and a public one is needed", hint)
+    return PublicKey.from_pem(data, location)
+
+
+def read_key(location: str, environment: Mapping[str, str], folder: Path) -> bytes:
+    """Return what is at `location`, a file (relative to `folder`) or `env://NAME`.
+
+    Raises:
+        KeyFileMissing: the file or variable does not exist.
+        KeyUnreadable: it is too large to be a key.
+    """
+    if "-----" in location or not location.isprintable():  # a key that was pasted here must not get into a log
+        raise KeyFileMissing("the place given", "it is not a file name but looks like a key itself")
+    if location.startswith("env://"):
+        if not (text := environment.get(location.removeprefix("env://"))):
+            raise KeyFileMissing(location, "the variable is not set")
+        return text.encode()
+    try:
+        with (folder / location).open("rb") as file:
+            data = file.read(_MAX_KEY_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in it
+        raise KeyFileMissing(location, getattr(error, "strerror", None) or str(error)) from None
+    if len(data) > _MAX_KEY_BYTES:
+        raise KeyUnreadable(location, "it is too large to be a key")
+    return data

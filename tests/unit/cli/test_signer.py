@@ -10,7 +10,7 @@ import pytest
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.trust import open_ahead, signer
 from ci_automation.net.waiting import at_once
-from ci_automation.signing.keys.private import KeyFileMissing
+from ci_automation.signing.keys.public import KeyFileMissing
 from ci_automation.signing.signer import LateSigner
 from tests.fakes.world import key_pem
 

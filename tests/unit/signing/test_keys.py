@@ -22,14 +22,19 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import SigningError
 from ci_automation.signing.keys.private import (
     PASSWORD_VARIABLE,
-    KeyFileMissing,
-    OtherHalf,
     SigningKey,
     WrongPassword,
-    load_public_key,
     open_private_key,
 )
-from ci_automation.signing.keys.public import KeyKind, KeyUnreadable, PublicKey, UnsupportedKey
+from ci_automation.signing.keys.public import (
+    KeyFileMissing,
+    KeyKind,
+    KeyUnreadable,
+    OtherHalf,
+    PublicKey,
+    UnsupportedKey,
+    load_public_key,
+)
 from tests.fakes.keys import armoured, cosign_key, envelope
 from tests.fakes.world import key_pem, signing_key
 
