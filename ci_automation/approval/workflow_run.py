@@ -143,13 +143,13 @@ class WorkflowApprovals(Struct, frozen=True):
         self._cancel(self._standing(None).outdated)
 
     def rejected(self, since: datetime) -> str:
-        """Return which run for a step of this kind began after a moment, and that a reviewer may have said no.
+        """Return which run for a step of this kind did not end before a moment, and that a reviewer may have said no.
 
         That counts whatever became of the run since: who may write can start it again. A run that a person started may
         be for any step. Nothing if there is none; otherwise the end of a sentence.
         """
-        listed = self._listed(midnight(since))
-        asked = [run for run in listed if run.created_at >= since and not self._is_of_another(run)]
+        listed = self._listed(midnight(min(since, self.clock() - MEMORY)))
+        asked = [run for run in listed if run.updated_at >= since and not self._is_of_another(run)]
         if no := next((run for run in asked[:_LAST_WORDS] if self._rejected((run,))), None):
             return f"a reviewer rejected the run {no.url}"
         if len(asked) > _LAST_WORDS:

@@ -84,6 +84,7 @@ class PullRequest(Struct, frozen=True):
     auto_merge: bool = False
     edited_at: datetime | None = None  # when its body was edited last; None: never
     editor: Actor | None = None  # by whom; None: the account is gone
+    closed_at: datetime | None = None  # or merged; None: it is open
 
     @property
     def writer(self) -> Actor | None:
@@ -95,11 +96,12 @@ class PullRequest(Struct, frozen=True):
         return actor.is_account_of(self.writer)
 
     def asks_since(self, number: int, at: datetime | None) -> bool:
-        """Return whether it asks, or asked, since a moment at which `number` was merged: opened, or written, later.
+        """Return whether it asks, or asked, since a moment at which `number` was merged.
 
-        A run writes what it asks now into the request that is open, which people may have opened again.
+        Then it was opened, written or ended later: a run writes what it asks now into the request that is open, which
+        people may have opened again.
         """
-        return self.number > number or (self.edited_at is not None and at is not None and self.edited_at > at)
+        return self.number > number or any(at and it and it > at for it in (self.edited_at, self.closed_at))
 
     def is_opened_by(self, actor: Actor) -> bool:
         """Return whether this account opened it, from a branch of the repository."""
@@ -267,6 +269,7 @@ class WorkflowRun(Struct, frozen=True):
     branch: str | None
     title: str  # what `run-name` made
     created_at: datetime
+    updated_at: datetime  # when it last began, waited, was answered or ended
     actor: Actor | None
     triggering_actor: Actor | None = None  # of the present attempt
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PULL = """
 fragment Pull on PullRequest {
   id number url state title body headRefName baseRefName headRefOid isCrossRepository mergedAt
-  lastEditedAt
+  closedAt lastEditedAt
   author { login __typename }
   editor { login __typename }
   mergedBy { login __typename }
@@ -110,6 +110,7 @@ def read_pull(node: Fields) -> PullRequest:
         auto_merge=node.has("autoMergeRequest"),
         edited_at=node.time("lastEditedAt") if node.has("lastEditedAt") else None,
         editor=node.actor("editor"),
+        closed_at=node.time("closedAt") if node.has("closedAt") else None,
     )
 
 

@@ -174,6 +174,7 @@ def _run(found: Fields) -> WorkflowRun:
         branch=found.maybe_text("head_branch"),
         title=found.text("display_title"),
         created_at=found.time("created_at"),
+        updated_at=found.time("updated_at"),
         actor=found.actor("actor"),
         triggering_actor=found.actor("triggering_actor"),
     )

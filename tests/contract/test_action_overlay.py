@@ -197,10 +197,44 @@ def test_a_no_to_the_digest_is_not_overruled_by_the_merge_before(
         assert (ran.outputs["changed"], scene.channel) == ("false", before), ran
         said = f"the merges came before pull request {asked.number} asked again, and that one {state}"
         assert said in ran.outputs["pending-reasons"]
+    scene.fleet.close(asked.number, "ada")
     scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
     scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")  # after the no
     checkout(scene)
     assert scene.run().outputs["changed"] == "true"
+
+
+@pytest.mark.parametrize("no", ["a closed request", "one that was opened again", "a rejected run"])
+def test_a_no_after_a_merge_is_not_overruled_by_it_though_the_question_came_before(scene: Scene, no: str) -> None:
+    """The same content was pushed, asked for and taken back before somebody merged it."""
+    by_run = no == "a rejected run"
+    if by_run:
+        configure(scene, "{via: workflow-dispatch}")
+        checkout(scene)
+        scene.run()
+        scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
+        assert scene.run("approve", **scene.approving()).code == 0
+        scene.runner.event("schedule", {})
+    else:
+        first_content(scene)
+    before = scene.channel
+    scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("2Gi")}, "ada")
+    checkout(scene)
+    scene.run()
+    asked = (scene.fleet.runs if by_run else scene.fleet.pulls)[-1]
+    scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    later(scene)
+    if by_run:
+        scene.forge.reject(asked.id, "ada")
+    else:
+        scene.fleet.close(asked.number, "ada")
+        if no == "one that was opened again":
+            scene.fleet.reopen(asked.number, "ben")
+    checkout(scene)
+    ran = scene.run()
+    assert (ran.outputs["changed"], scene.channel) == ("false", before), ran
+    assert "the merges came before" in ran.outputs["pending-reasons"]
 
 
 @pytest.mark.parametrize("via", ["pull-request", "workflow-dispatch"])

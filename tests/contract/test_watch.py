@@ -206,7 +206,7 @@ class TestCrashes:
         assert die_everywhere(begun, look, issues) >= 5
 
 
-RUN = WorkflowRun(7, "https://x.example/7", "completed", "success", "schedule", "main", "Update", NOW, None)
+RUN = WorkflowRun(7, "https://x.example/7", "completed", "success", "schedule", "main", "Update", NOW, NOW, None)
 
 
 @pytest.mark.parametrize(

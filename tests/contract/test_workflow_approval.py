@@ -234,7 +234,7 @@ class TestAsking:
         scene.ask()
         (run,) = scene.fleet.runs
         scene.forge.reject(run.id, "alice")
-        run.created = NOW - timedelta(days=days)
+        run.created = run.updated = NOW - timedelta(days=days)
         desk = scene.desk()
         assert isinstance(desk, WorkflowApprovals)
         assert bool(desk.rejected(NOW - timedelta(days=70))) is counts

@@ -227,8 +227,7 @@ class GitContent:
         if (snapshot := self._history.seen(branch)) is None:
             return self._rejected(found.since)
         first = min(int(it.url.rpartition("/")[2]) for it in found.requests)
-        again = snapshot.open_pull
-        if again and again.asks_since(first, found.since):  # people can reopen what a person closed
+        if again := snapshot.open_pull:  # a person may have closed it since, and another one opened it again
             return f"pull request {again.number} asked again, and that one is open"
         return declined_since(first, found.since, snapshot)
 

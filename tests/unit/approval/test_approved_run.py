@@ -33,7 +33,16 @@ CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 REQUEST = ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
 ALICE, BOB, BOT = Actor("alice"), Actor("bob"), Actor("acme-flux[bot]", is_bot=True)
 RUN = WorkflowRun(
-    7, "https://github.com/acme/fleet/actions/runs/7", "in_progress", None, "workflow_dispatch", "main", "", NOW, BOT
+    7,
+    "https://github.com/acme/fleet/actions/runs/7",
+    "in_progress",
+    None,
+    "workflow_dispatch",
+    "main",
+    "",
+    NOW,
+    NOW,
+    BOT,
 )
 PROTECTED = Environment("flux-manifests", 2)
 SHOWN = Handover(

@@ -57,6 +57,7 @@ def run(number: int = 1, request: ApprovalRequest = REQUEST, **changes: Any) -> 
         "branch": "main",
         "title": title(request),
         "created_at": datetime(2026, 11, 21, 12, tzinfo=UTC),
+        "updated_at": datetime(2026, 11, 21, 12, tzinfo=UTC),
         "actor": BOT,
     }
     return WorkflowRun(**{**values, **changes})
