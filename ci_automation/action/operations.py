@@ -150,7 +150,7 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
     holds = tuple(ended if it.digest == hold.digest else it for it in placed.holds)
     taken, shown = _taken_next(goal, replace(placed, holds=holds), wanted)
     at = Standing(present_version(placed, ports, intent), placed.digest)
-    what = hold.told_at(at.version)
+    what = hold.told
     lines = [f"The hold {name} on {what} ends now. It kept {hold.digest} back {hold.end}."]
     lines += [f"Its reason was: {hold.reason}"] if hold.reason else []
     lines += [] if taken else ["The next scheduled run finds nothing to take."]

@@ -268,7 +268,7 @@ def _approval(record: Record, *, every: bool) -> str:
 
 def _hold(hold: HoldStatement, others: _Entries, repository: Place, entry: HistoryEntry) -> str:
     because = f": {hold.reason}" if hold.reason else ""
-    what = _told(hold.refused.digest, others, entry, hold.refused.version)
+    what = _told(hold.refused.digest, others, entry, entry.version if hold.alone else hold.refused.version)
     if hold.moved and hold.until and hold.until <= hold.at:
         return f"the hold on {what} was lifted on {_name(hold.channel, repository)}{because}"
     until = f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "a newer release"

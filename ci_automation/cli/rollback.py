@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from ci_automation.cli.target import Target
-    from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
 
 
@@ -185,10 +184,10 @@ def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
     """Show the holds of a channel, ask, and end them."""
     from ci_automation.flows.lift import left_hold, lift
 
-    def ask(version: Version, holds: Sequence[Hold]) -> None:
+    def ask(holds: Sequence[Hold]) -> None:
         for hold in holds:
             why = f": {hold.reason}" if hold.reason else ""
-            print_parts([MarkedLine(f"The hold on {hold.told_at(version)} counts {hold.end}{why}")], err=True)
+            print_parts([MarkedLine(f"The hold on {hold.told} counts {hold.end}{why}")], err=True)
         print_parts([MarkedLine("The next run may publish it again, as the policy says.")], err=True)
         question = f"Lift {'the hold' if len(holds) == 1 else f'these {len(holds)} holds'}?"
         if asks and not (answer := confirmed(question)):
@@ -200,7 +199,7 @@ def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
         print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]}, "lift")
         return
     for hold in lifted.holds:
-        print_line(f"The hold on {hold.told_at(lifted.version)} on {goal.name} is lifted.")
+        print_line(f"The hold on {hold.told} on {goal.name} is lifted.")
     if not lifted.holds:
         print_line(f"Nothing to do: no hold is on {goal.name}, which is at {lifted.digest}.")
     for digest, hold in lifted.elsewhere:

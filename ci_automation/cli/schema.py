@@ -68,7 +68,7 @@ _STEPS = _list(
         rights=_listed("FolderRights"),
     )
 )
-_HOLD = _form("", "reason at", refused=_AT, until=_TEXT_OR_NULL)
+_HOLD = _form("", "reason at", refused=_AT, digestAlone=_FLAG, until=_TEXT_OR_NULL)
 _STORED: dict[str, Schema] = {"tag": _TEXT, "version": _TEXT, "digest": _TEXT, "lastOnAChannel": _TEXT_OR_NULL}
 _TROUBLE = {"code": _TEXT, "message": _TEXT, "hint": _TEXT}
 _NOTES = _list(_form("", "version text", mayBreak=_TEXTS))

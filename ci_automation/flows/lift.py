@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
 
 _LATER = timedelta(seconds=1)
@@ -47,7 +46,6 @@ class Lifted(Struct, frozen=True):
     channel: Reference
     digest: Digest
     holds: tuple[Hold, ...]
-    version: Version | None = None  # known if a hold ended
     elsewhere: tuple[tuple[Digest, Hold], ...] = ()
 
 
@@ -57,11 +55,11 @@ def lift(
     ports: Ports,
     intent: Intent,
     only: Digest | None = None,
-    ask: Callable[[Version, Sequence[Hold]], None] = lambda *_: None,
+    ask: Callable[[Sequence[Hold]], None] = lambda _: None,
 ) -> Lifted:
     """End the holds on what `channel` has now, or the one whose statement has the digest `only`; return what ended.
 
-    If none is on, nothing is written. Else `ask` gets the channel's version and them; its error prevents that.
+    If none is on, nothing is written. Else `ask` gets them; its error prevents that.
 
     Raises:
         NoSigner, IdentityChange: the end could not be signed by a trusted signer.
@@ -82,7 +80,7 @@ def lift(
         require_still_there(observed, ports)
         raise problem
     ended = tuple(ended_hold(hold, reason, ports.clock(), intent.now) for hold in on)
-    ask(version, on)
+    ask(on)
     ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
     writer.keep(observed.manifest, ended)
     refused = {hold.digest for hold in ended}
@@ -90,7 +88,7 @@ def lift(
         raise HoldNotKept(channel.at_digest(observed.digest))
     if (found := ports.registry.resolve(channel)) != observed.digest:
         raise ChannelMoved(channel, observed.digest, found)
-    return Lifted(channel, observed.digest, ended, version)
+    return Lifted(channel, observed.digest, ended)
 
 
 def _left_behind(observed: Observed, ledger: Ledger, intent: Intent) -> Iterator[tuple[Digest, Hold]]:
@@ -118,7 +116,7 @@ def hold_to_lift(observed: Observed, to: str, ports: Ports, intent: Intent) -> t
     found = [it for it in on if to in {"", str(it[0])}]
     if len(found) != 1:
         left = () if on else _left_behind(observed, ledger, intent)
-        told = [f"{name} is on {hold.told_at(observed.version)} {hold.end}" for name, hold in on]
+        told = [f"{name} is on {hold.told} {hold.end}" for name, hold in on]
         raise NoSuchHold(observed.channel, to, told, [left_hold(*it) for it in left])
     return found[0]
 

@@ -108,13 +108,15 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     if known.digest == present.digest:
         return _repeated(past_one, target, wish, ports, intent, signs=not known.signed)
     leaving = read_leaving(present, target, ports, intent)
+    stated = leaving.contents.version if leaving.problem and leaving.contents else None
     hold = Hold(leaving.version, present.digest, ports.clock(), wish.until, wish.reason)
+    if leaving.version == target.version:  # the digest counts as what it says it is: that keeps back nothing else
+        hold = replace(hold, version=max(leaving.version, stated or leaving.version), alone=True)
     hold = _hold(hold, known.digest, ports.ledger(channel), ports.later_than(leaving.last))
     found = _findings(leaving.contents, target, wish, ports, intent)
     versions = leaving.version, target.version
     shown = Rollback(channel, present.digest, versions[0], known.digest, versions[1], hold, found, leaving.problem)
     tags = _astray(present, target.version, known.digest, ports, intent)
-    stated = leaving.contents.version if leaving.problem and leaving.contents else None
     shown = replace(shown, signs=not known.signed, version_tags=tags, moves_tags=intent.version_tags, stated=stated)
     # Going back to what was on hold says that it is wanted.
     kept = tuple(it for it in leaving.kept if it.digest != known.digest)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ci_automation.policy.decision import Decision, Verdict
 
@@ -23,7 +22,8 @@ class Hold(Struct, frozen=True):
     """The release that a rollback refused, when, until when that counts, and why.
 
     Without a date it counts until the channel goes to a newer version than the refused one. `moved` is when the channel
-    was moved back, where that is not `at`: the hold was changed since.
+    was moved back, where that is not `at`: the hold was changed since. It is on the digest `alone`, and on no release,
+    if the channel went back to other content of the same version, or from what another writer put there.
     """
 
     version: Version
@@ -32,6 +32,7 @@ class Hold(Struct, frozen=True):
     until: datetime | None = None
     reason: str = ""
     moved: datetime | None = None
+    alone: bool = False
 
     @property
     def since(self) -> datetime:
@@ -48,15 +49,17 @@ class Hold(Struct, frozen=True):
         """Return until when it counts, in words."""
         return f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "until the channel takes a newer release"
 
-    def told_at(self, version: Version | None) -> str:
-        """Return what it is on, for people: for a channel at the same `version` the digest alone, no release."""
+    @property
+    def told(self) -> str:
+        """Return what it is on, for people."""
         short = self.digest.short
-        return f"digest {short}" if self.version == version else f"{self.version} ({short})"
+        return f"digest {short}" if self.alone else f"{self.version} ({short})"
 
     @property
     def goes_on_as(self) -> str:
         """Return the sentence for people that it goes on."""
-        return f"The hold on {self.version} ({self.digest}) goes on {self.end}."
+        what = f"digest {self.digest}" if self.alone else f"{self.version} ({self.digest})"
+        return f"The hold on {what} goes on {self.end}."
 
     @property
     def has_ended(self) -> bool:
@@ -80,7 +83,7 @@ class Hold(Struct, frozen=True):
             return False
         if offered.digest == self.digest:
             return True
-        if offered.version is None or offered.version > self.version:
+        if self.alone or offered.version is None or offered.version > self.version:
             return False
         return offered.version == self.version or offered.since is None or offered.since <= self.since
 
@@ -119,7 +122,7 @@ def is_held(verdicts: Iterable[Verdict]) -> bool:
 def _why(hold: Hold, offered: Offered) -> str:
     """Return why a hold keeps back what is offered, as the beginning of a sentence."""
     back = f"was rolled back on {hold.since:%Y-%m-%d}"
-    if offered.version is None:
+    if offered.version is None or hold.alone:
         return f"digest {hold.digest.short} {back}, and stays"
     if offered.version == hold.version or offered.digest == hold.digest:
         return f"{hold.version} {back}, and stays"
@@ -127,11 +130,6 @@ def _why(hold: Hold, offered: Offered) -> str:
     return f"it is older than the rolled-back {hold.version}, and was {there} that {back}; it stays"
 
 
-def still_on(holds: Sequence[Hold], version: Version, now: datetime, had: Version | None = None) -> tuple[Hold, ...]:
-    """Return the holds that the next digest, with `version`, needs as well.
-
-    One on the version that the channel `had` with it refuses another digest, and not that release. Below that release
-    it would refuse it too, so there it takes the version of the next digest.
-    """
-    going = (hold for hold in holds if hold.goes_on(version, now))
-    return tuple(replace(it, version=version) if it.version == had and version < had else it for it in going)
+def still_on(holds: Sequence[Hold], version: Version, now: datetime) -> tuple[Hold, ...]:
+    """Return the holds that the next digest, with `version`, needs as well."""
+    return tuple(hold for hold in holds if hold.goes_on(version, now))

@@ -245,7 +245,7 @@ def _newest_holds(said: Iterable[Said], channel: str) -> tuple[HoldStatement, ..
 
 
 def _hold(it: HoldStatement) -> Hold:
-    return Hold(it.refused.version, it.refused.digest, it.at, it.until, it.reason, it.moved)
+    return Hold(it.refused.version, it.refused.digest, it.at, it.until, it.reason, it.moved, it.alone)
 
 
 def last_digests(said: Iterable[Said]) -> dict[str, frozenset[Digest]]:

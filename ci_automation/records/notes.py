@@ -277,12 +277,13 @@ class HoldStatement(Note, frozen=True):
 
     `digest` is what the channel was moved back to. `until` is None where a newer version than the refused one ends it.
     `by` is who signs it, as `Verified.by` prints itself. `moved` is when the channel was moved back, where that is not
-    `at`: the hold was changed since.
+    `at`: the hold was changed since. `alone` says that the digest is refused, and not its release.
     """
 
     predicate_type = "tag:flux-manifests.github.io,2026:hold/v1"
     media_type = "application/vnd.flux-manifests.hold.v1+json"
     invalid = InvalidHold
+    omitted = frozenset({"alone"})
 
     channel: str
     refused: RefusedRelease
@@ -292,6 +293,7 @@ class HoldStatement(Note, frozen=True):
     at: datetime
     run: str | None = None
     moved: datetime | None = None
+    alone: bool = False
 
     def __post_init__(self) -> None:
         """Raise `InvalidHold` where a part could not be printed, or a time has no time zone."""

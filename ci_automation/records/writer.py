@@ -108,6 +108,7 @@ class RecordWriter(Struct, frozen=True):
             at=hold.at,
             run=self.run,
             moved=hold.moved,
+            alone=hold.alone,
         )
         self._attach(manifest, HOLD, self.sign(statement))
 

@@ -104,6 +104,7 @@ def hold_json(hold: Hold) -> dict[str, Any]:
     """Return a hold as documents have it."""
     return {
         "refused": {"version": str(hold.version), "digest": str(hold.digest)},
+        "digestAlone": hold.alone,
         "until": hold.until.isoformat() if hold.until else None,
         "reason": hold.reason,
         "at": hold.at.isoformat(),
@@ -190,13 +191,12 @@ def _hold_lines(rollback: Rollback, hold: Hold, lifting: Sequence[str] | None) -
     """Yield what the hold keeps away until when, and how it is lifted."""
     because = f" ({hold.reason})" if hold.reason else ""
     verb = "will be" if rollback.holds else "is"
-    is_content = hold.version == rollback.target_version
-    what = f"{f'Digest {hold.digest.short}' if is_content else hold.version} {verb} on hold {hold.end}{because}"
-    free = f" {hold.version} with other options or files is not on hold." if is_content else ""
+    what = f"{f'Digest {hold.digest.short}' if hold.alone else hold.version} {verb} on hold {hold.end}{because}"
+    free = f" {hold.version} with other options or files is not on hold." if hold.alone else ""
     if rollback.problem and not rollback.is_there:
         free = " No release of Flux is on hold."
     yield MarkedLine(f"{what}: no scheduled run and no old approval publishes it.{free}")
-    yield from _also_held(rollback.target_version, hold.version)
+    yield from () if hold.alone else _also_held(rollback.target_version, hold.version)
     if lifting is None:
         yield MarkedLine("To lift the hold, start this workflow with the command lift-hold.")
         return

@@ -347,7 +347,7 @@ class TestWhoseItIs:
         shown = back(world, str(OLD))
         assert "is not signed" in shown.problem
         (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
-        assert (hold.version, hold.digest) == (OLD, planted)
+        assert (hold.version, hold.digest, hold.alone) == (PATCH, planted, True)
         assert update(CHANNEL, world.ports(), intent()).done == 1
 
     def test_no_tag_of_somebody_else_keeps_anybody_from_leaving_what_somebody_planted(self, world: World) -> None:
@@ -374,7 +374,8 @@ class TestWhoseItIs:
         if signed:
             ensure_signed(world.registry, CHANNEL, planted, KeySigner(signing_key()), SignatureFormat.LEGACY)
         assert ("is not signed" in back(world, str(OLD)).problem) is not signed
-        assert held(world) == [MINOR, OLD if not signed else PATCH]
+        kept = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
+        assert [(hold.version, hold.alone) for hold in kept] == [(MINOR, False), (PATCH, not signed)]
         assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
 
     @pytest.mark.parametrize("adopting", [update, heal, adopt])

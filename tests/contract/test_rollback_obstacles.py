@@ -10,7 +10,10 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, OCI_INDEX, Manifest
+from ci_automation.flows.apply import apply
 from ci_automation.flows.init import init
+from ci_automation.flows.lift import lift
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.publication.tags import ImmutableTagTaken, VersionTagTaken
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
@@ -299,10 +302,41 @@ def test_the_hold_on_what_another_writer_put_there_keeps_no_release_back_once_th
     else:
         back(world, str(OLD), until=datetime(2026, 11, 22, tzinfo=UTC))
     kept = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
-    assert [hold.version for hold in kept if hold.digest == planted] == [OLD]
+    assert [(hold.version, hold.alone) for hold in kept if hold.digest == planted] == [(MINOR, True)]
     later = replace(world.ports(), clock=lambda: datetime(2026, 11, 25, tzinfo=UTC))
     update(CHANNEL, later, intent(now=datetime(2026, 11, 25, tzinfo=UTC)))
     assert version_of(world) == PATCH
+
+
+def test_other_content_that_was_left_stays_away_when_a_release_below_it_is_taken() -> None:
+    world = World()
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    update(CHANNEL, world.ports(), intent(policy=AUTO))
+    left, wish = at(world), intent(overlay=LESS, policy=EVERY)
+    plan = make_plan(CHANNEL, world.ports(), wish).plan
+    apply(plan, (plan.steps[0].target,), world.ports(), wish)
+    changed = at(world)
+    for to in (left, changed, of(world, OLD)):
+        back(world, str(to))
+    names = {hold.digest: name for name, hold in Ledger(world.registry, CHANNEL, OURS).named_holds(at(world))}
+    assert names.keys() == {left, changed}
+    lift(CHANNEL, "", world.ports(), intent(), only=names[changed])
+    outcome = update(CHANNEL, world.ports(), intent(policy=AUTO))
+    assert (version_of(world), outcome.left) == (PATCH, Decision.WAIT)
+    assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
+
+
+def test_what_another_writer_puts_there_again_still_holds_no_release(world: World) -> None:
+    published = world.registry.manifest(CHANNEL)
+    planted = plant(world, made(MINOR, LESS))
+    back(world, str(OLD))
+    plant(world, made(MINOR, LESS))
+    back(world, str(OLD))
+    kept = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
+    assert [(hold.version, hold.alone) for hold in kept if hold.digest == planted] == [(MINOR, True)]
+    assert [hold.digest for hold in kept] == [planted]
+    update(CHANNEL, world.ports(), intent(policy=AUTO))
+    assert at(world) == published.digest
 
 
 class TestAfterAKilledPublication:
@@ -315,11 +349,12 @@ class TestAfterAKilledPublication:
         kill_after_the_move(world, lambda: update(CHANNEL, world.ports(), intent(policy=AUTO)))
         return world
 
-    def test_the_digest_that_was_left_does_not_come_back_though_nothing_signed_is_about_it(self) -> None:
-        world = self.killed(lambda world: update(CHANNEL, world.ports(), intent()))
+    @pytest.mark.parametrize("to", [PATCH, OLD], ids=str)
+    def test_the_digest_that_was_left_does_not_come_back_though_nothing_signed_is_about_it(self, to: Version) -> None:
+        world = self.killed(lambda world: to == OLD or update(CHANNEL, world.ports(), intent()))
         left = at(world)
         forget_signature(world, left)
-        back(world)
+        back(world, str(to))
         outcome = update(CHANNEL, world.ports(), intent(policy=AUTO))
         assert (version_of(world), outcome.left) == (PATCH, Decision.WAIT)
         assert at(world) != left

@@ -125,8 +125,7 @@ def _with_past(leaving: Leaving, present: Present, back_to: Version, ports: Port
     """Return it with the holds that go on, and what the channel had last where its place does not tell."""
     ledger = ports.ledger(present.channel)
     hidden = replace(ledger, lenient=True)
-    version = None if leaving.problem else leaving.version
-    kept = still_on((hidden if leaving.problem else ledger).holds(present.digest), back_to, intent.now, version)
+    kept = still_on((hidden if leaving.problem else ledger).holds(present.digest), back_to, intent.now)
     placed, is_astray = None, True
     with suppress(*HIDING):
         if present.observed is not None:
@@ -141,7 +140,7 @@ def _with_past(leaving: Leaving, present: Present, back_to: Version, ports: Port
     if leaving.problem:
         of_last = hidden.holds(had.digest) if had else ()
         known = [record.version for record in hidden.records(present.digest)]
-        known += [hold.version for hold in of_last if hold.digest == present.digest]
+        known += [hold.version for hold in of_last if hold.digest == present.digest and not hold.alone]
         leaving = replace(leaving, version=max((leaving.version, *known)))
     moments = (last, *(it.at for it in (newest, had) if it is not None))
     return replace(leaving, kept=kept, newest=newest, last=max(filter(None, moments), default=None))

@@ -121,7 +121,7 @@ def kept_holds(present: Digest, version: Version, ledger: Ledger, now: datetime)
     last = ledger.last()
     if last is None or last.digest == present:
         return ()
-    return tuple(it for it in still_on(ledger.holds(last.digest), version, now, last.version) if it.digest != present)
+    return tuple(it for it in still_on(ledger.holds(last.digest), version, now) if it.digest != present)
 
 
 def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent: Intent) -> None:

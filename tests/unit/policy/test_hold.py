@@ -67,21 +67,15 @@ def test_it_goes_along_until_something_newer_is_there(version: str, *, goes_on: 
     assert still_on((HOLD,), Version.parse(version), NOW) == ((HOLD,) if goes_on else ())
 
 
-@pytest.mark.parametrize(
-    ("had", "version", "refuses"),
-    [
-        pytest.param("v2.9.4", "v2.8.8", False, id="of another digest of what the channel had"),
-        pytest.param("v2.9.4", "v2.9.4", True, id="of what it has still"),
-        pytest.param("v2.8.8", "v2.8.5", True, id="of the release"),
-    ],
-)
-def test_below_a_release_the_hold_on_another_digest_of_it_refuses_that_digest_alone(
-    had: str, version: str, *, refuses: bool
-) -> None:
-    (kept,) = still_on((HOLD,), Version.parse(version), NOW, Version.parse(had))
-    assert kept.keeps_back(offered("v2.9.4"), NOW) is refuses
-    assert kept.keeps_back(offered("v2.9.4", digest=REFUSED), NOW)
-    assert still_on((kept,), Version.parse("v2.9.5"), NOW) == ()
+ALONE = replace(HOLD, alone=True)
+
+
+@pytest.mark.parametrize("version", ["v2.9.4", "v2.8.8"])
+def test_on_a_digest_alone_it_refuses_no_release_and_goes_on_as_long(version: str) -> None:
+    assert not ALONE.keeps_back(offered(version), NOW)
+    assert ALONE.keeps_back(offered(version, digest=REFUSED), NOW)
+    assert still_on((ALONE,), Version.parse(version), NOW) == (ALONE,)
+    assert still_on((ALONE,), Version.parse("v2.9.5"), NOW) == ()
 
 
 @pytest.mark.parametrize(
@@ -176,5 +170,8 @@ def test_a_step_is_held_where_a_hold_makes_it_wait_and_not_where_something_else_
 
 
 def test_a_hold_on_a_digest_alone_is_called_by_the_digest() -> None:
-    assert HOLD.told_at(Version.parse("v2.8.8")) == f"v2.9.4 ({REFUSED.short})"
-    assert HOLD.told_at(HOLD.version) == f"digest {REFUSED.short}"
+    assert HOLD.told == f"v2.9.4 ({REFUSED.short})"
+    assert ALONE.told == f"digest {REFUSED.short}"
+    assert ALONE.goes_on_as == f"The hold on digest {REFUSED} goes on {ALONE.end}."
+    reason = hold_verdict((ALONE,), offered("v2.9.4", digest=REFUSED), NOW).reason
+    assert reason.startswith(f"digest {REFUSED.short} was rolled back on 2026-11-21, and stays on hold until")

@@ -68,9 +68,10 @@ def test_flux_does_not_take_its_type_for_a_signatures() -> None:
         replace(HOLD, until=None),
         replace(HOLD, run=None),
         replace(HOLD, reason=""),
+        replace(HOLD, alone=True),
         replace(HOLD, moved=AT - timedelta(days=2)),
     ],
-    ids=["with everything", "without a date", "by hand", "without a reason", "changed"],
+    ids=["with everything", "without a date", "by hand", "without a reason", "on the digest alone", "changed"],
 )
 def test_what_is_written_is_read(hold: HoldStatement) -> None:
     assert HoldStatement.from_statement(Statement.parse(hold.to_statement("x").to_bytes())) == hold

@@ -174,7 +174,7 @@ def test_what_else_is_held_is_what_the_rollback_passes_over(target: str, said: t
     assert tuple(line for line in lines if line.startswith("The hold also keeps back")) == said
 
 
-SAME = replace(SHOWN, base_version=OLD, hold=Hold(OLD, BASE, AT, None, "too little memory"))
+SAME = replace(SHOWN, base_version=OLD, hold=Hold(OLD, BASE, AT, None, "too little memory", alone=True))
 
 
 def test_going_back_to_other_content_of_the_version_holds_that_content_alone() -> None:
