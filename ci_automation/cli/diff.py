@@ -18,7 +18,7 @@ from ci_automation.config.model import ClustersConfig, Config, UnknownArtifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_file, of_folder, of_release
 from ci_automation.flux.options import Options
-from ci_automation.flux.release import read_version
+from ci_automation.flux.version import read_version
 from ci_automation.impact.change import Certainty, some_of
 from ci_automation.report.blocks import Block, Bullet, Code, Detail, MarkedLine, on_terminal
 from ci_automation.report.changes import sections, text_parts

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import Unwritable, read_file, write_file
-from ci_automation.flux.release import FetchedRelease, read_version
 from ci_automation.flux.sources.directory import MAX_JSON_BYTES, UnreadableDirectory
+from ci_automation.flux.version import read_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from ci_automation.flux.release import FetchedRelease
 
 
 RELEASES, _TAGS = "releases.json", "tags.json"

@@ -6,6 +6,7 @@ __all__ = [
     "bundle",
     "fluxreport",
     "following",
+    "listing",
     "options",
     "proof",
     "recover",

@@ -1,10 +1,9 @@
-"""Releases of Flux: their list, their problems, and the check that fetched files belong to a release."""
+"""Releases of Flux, their sources and problems, and the check that fetched files belong to a release."""
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -21,19 +20,16 @@ from ci_automation.flux.bundle import (
     proof_names,
     verify_checksums,
 )
-from ci_automation.flux.version import InvalidVersion, Version, near_misses
+from ci_automation.flux.version import Version, near_misses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from datetime import datetime
 
     Asset = Callable[[Version, str, int], bytes | None]
 
     from ci_automation.flux.advisories import Advisory
 
-NOT_PUBLISHED = datetime(9000, 1, 1, tzinfo=UTC)  # the date of a draft: never old enough
-_DRAFT = "it is a draft: withdrawn, or not published yet"
-_MAX_RELEASES = 10_000  # what GitHub lists at most
-_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -143,102 +139,6 @@ class ReleaseSource(Protocol):
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         """Return a file of the release of `version`, not verified, at most `limit` bytes, or None if it has none."""
         ...
-
-
-class Listing(Struct, frozen=True):
-    """One release as GitHub lists it, not yet interpreted; the assets' names as far as known."""
-
-    tag: str
-    published_at: str | None
-    draft: bool
-    prerelease: bool
-    assets: frozenset[str]
-    notes: str = ""
-
-
-def read_version(tag: str) -> Version | None:
-    """Return the version of a tag, or None if the tag is not a Flux release's."""
-    try:
-        version = Version.parse(tag)
-    except InvalidVersion:
-        return None
-    return version if str(version) == tag and version.semver.build is None else None
-
-
-def releases(listings: Iterable[Listing], where: str) -> tuple[Release, ...]:
-    """Return the releases among `listings`, newest version first; other tags are left out.
-
-    A published release replaces a draft with the same tag, because GitHub lets both exist.
-
-    Raises:
-        InvalidReleaseList: the list has no release, too many, a version twice, or an invalid date.
-    """
-    found: dict[Version, Release] = {}
-    for number, listing in enumerate(listings, 1):
-        if number > _MAX_RELEASES:
-            raise InvalidReleaseList(where, f"there are more than {_MAX_RELEASES} releases")
-        if (version := read_version(listing.tag)) is None:
-            continue
-        release = _release(version, listing, where)
-        earlier = found.get(version)
-        if earlier and not is_draft(earlier) and not listing.draft:
-            raise InvalidReleaseList(where, f"{version} is there twice")
-        if earlier is None or is_draft(earlier):
-            found[version] = release
-    if not found:
-        raise InvalidReleaseList(where, "it has no release of Flux")
-    return tuple(sorted(found.values(), key=lambda release: release.version, reverse=True))
-
-
-def usable(found: Iterable[Release], version: Version, where: str, source: ReleaseSource) -> Release:
-    """Return the release of a version, which was found in a source.
-
-    Raises:
-        ReleaseNotFound: the release is not among `found`, or is a draft.
-        ReleaseIncomplete: the release has a problem.
-    """
-    release = next((each for each in found if each.version == version and not is_draft(each)), None)
-    if release is None:
-        raise ReleaseNotFound(version, where, source.list)
-    if release.problem:
-        raise ReleaseIncomplete(version, release.problem)
-    return release
-
-
-def is_draft(release: Release) -> bool:
-    """Return whether a release is a draft, which GitHub shows only to users who may change it."""
-    return release.problem == _DRAFT
-
-
-def _release(version: Version, listing: Listing, where: str) -> Release:
-    problem = _DRAFT if listing.draft else _missing_file(version, listing.assets)
-    return Release(version, _published_at(version, listing, where), listing.prerelease, problem, listing.notes)
-
-
-def _missing_file(version: Version, assets: Iterable[str]) -> str | None:
-    """Return the problem of a release with these `assets`, or None if it has the necessary files."""
-    missing = [name for name in (BUNDLE, checksums_name(version)) if name not in assets]
-    return f"it has no {' and no '.join(missing)}" if missing else None
-
-
-def _published_at(version: Version, listing: Listing, where: str) -> datetime:
-    if listing.published_at is None and listing.draft:
-        return NOT_PUBLISHED
-    if _TIMESTAMP.fullmatch(listing.published_at or ""):
-        with suppress(ValueError, OverflowError):
-            return datetime.fromisoformat(listing.published_at or "").astimezone(UTC)
-    raise InvalidReleaseList(where, f"{version} has no date of publication")
-
-
-def successors_complete(listed: Iterable[Version], newer_than: Version | None) -> bool:
-    """Return whether `listed`, the start of a list from new to old, has all successors of `newer_than`.
-
-    Every successor of v2.8.5 was created after v2.8.0: its patches follow it, and so do later minors, although some of
-    them may be older than v2.8.5 itself. So if the list has reached a release with the patch number 0 that is not above
-    `newer_than` (v2.8.0, a candidate for it, or an earlier minor), neither a successor nor `newer_than` itself comes
-    later in the list.
-    """
-    return newer_than is not None and any(version.semver.patch == 0 and version <= newer_than for version in listed)
 
 
 def collected_files(version: Version, asset: Asset, where: str) -> ReleaseFiles:

@@ -99,3 +99,12 @@ def near_misses(wanted: Version, known: Iterable[Version]) -> str:
     versions = sorted(set(known))
     near = [*list(filter(below, versions))[-1:], *list(filter(above, versions))[:1]]
     return f"; the nearest {'is' if len(near) == 1 else 'are'} {' and '.join(map(str, near))}" if near else ""
+
+
+def read_version(tag: str) -> Version | None:
+    """Return the version of a tag, or None if the tag is not a Flux release's."""
+    try:
+        version = Version.parse(tag)
+    except InvalidVersion:
+        return None
+    return version if str(version) == tag and version.semver.build is None else None

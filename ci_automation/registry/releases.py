@@ -17,19 +17,17 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.reference import LayoutDirectory, OciRepository, Reference
 from ci_automation.errors import Conflict, ReleaseSourceError
+from ci_automation.flux.listing import Listing, field, listing, load, releases, tag_commit, usable
 from ci_automation.flux.release import (
     FetchedRelease,
     InvalidReleaseList,
-    Listing,
     Release,
     ReleaseNotFound,
     collected_files,
     open_release,
-    read_version,
-    releases,
-    usable,
 )
-from ci_automation.flux.sources.directory import ADVISORIES, field, listing, load, tag_commit
+from ci_automation.flux.sources.directory import ADVISORIES
+from ci_automation.flux.version import read_version
 from ci_automation.registry.port import NotFound, Registry
 
 if TYPE_CHECKING:

@@ -22,11 +22,10 @@ from ci_automation.flux.release import (
     ReleaseNotFound,
     ReleaseSource,
     UnknownCommit,
-    read_version,
 )
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource
-from ci_automation.flux.version import Version
+from ci_automation.flux.version import Version, read_version
 from ci_automation.github.client import GitHub
 from ci_automation.registry.releases import OtherRelease, RegistryReleases, put_release
 from tests.fakes.forge import TOKEN, Forge

@@ -9,22 +9,28 @@ from msgspec.structs import replace
 
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.bundle import BUNDLE, checksums_name
+from ci_automation.flux.listing import (
+    Listing,
+    creation,
+    field,
+    listing,
+    listings,
+    notes,
+    releases,
+    successors_complete,
+    usable,
+)
 from ci_automation.flux.options import COMPONENTS
 from ci_automation.flux.release import (
     FetchedRelease,
     InvalidReleaseList,
-    Listing,
     Release,
     ReleaseNotFound,
     UnknownCommit,
     collected_files,
     open_release,
-    read_version,
-    releases,
-    successors_complete,
-    usable,
 )
-from ci_automation.flux.sources.directory import creation, field, listing, listings, notes
+from ci_automation.flux.version import read_version
 from ci_automation.github.answers import require_name
 from ci_automation.github.errors import GitHubUnreachable
 from ci_automation.github.repository import Repository

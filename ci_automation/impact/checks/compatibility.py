@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.flux.release import Release, is_draft
+from ci_automation.flux.listing import is_draft
 from ci_automation.impact.change import Certainty, Hazard, all_of
 from ci_automation.impact.check import Applied, Check, Known, KubernetesRange, Seen
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+    from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
 
 GATE = "compatibility"

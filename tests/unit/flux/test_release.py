@@ -18,23 +18,17 @@ from ci_automation.flux.bundle import (
     verify_checksums,
     verify_file,
 )
+from ci_automation.flux.listing import NOT_PUBLISHED, Listing, is_draft, releases, successors_complete, usable
 from ci_automation.flux.release import (
-    NOT_PUBLISHED,
     InvalidReleaseList,
-    Listing,
     Release,
     ReleaseIncomplete,
     ReleaseNotFound,
     UnknownCommit,
     collected_files,
-    is_draft,
     open_release,
-    read_version,
-    releases,
-    successors_complete,
-    usable,
 )
-from ci_automation.flux.version import Version
+from ci_automation.flux.version import Version, read_version
 from tests.fakes.releases import SampleRelease
 from tests.fakes.world import MemoryReleases
 

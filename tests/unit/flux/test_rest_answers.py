@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ci_automation.flux.release import InvalidReleaseList, Listing, UnknownCommit
-from ci_automation.flux.sources.directory import creation, listings, load, tag_commit
+from ci_automation.flux.listing import Listing, creation, listings, load, tag_commit
+from ci_automation.flux.release import InvalidReleaseList, UnknownCommit
 from ci_automation.flux.version import Version
 
 V = Version.parse("v2.9.4")

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ci_automation.flux.release import Listing, Release, releases
+from ci_automation.flux.listing import Listing, releases
+from ci_automation.flux.release import Release
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.impact.check import Applied, Clusters, Known, KubernetesRange
