@@ -23,7 +23,6 @@ from ci_automation.flux.version import Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-
 LOCK_FILE = ".github/flux-manifests.lock.yaml"
 _HEAD = """\
 # From which digest to which each artifact may be moved. flux-manifests changes this file in pull requests, and to

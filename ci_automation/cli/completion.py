@@ -14,7 +14,6 @@ from ci_automation.cli import COMMANDS, COMPLETE, Commands, cli
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 _NAME = "flux-manifests"
 _LIKE = 0.55  # how much of a name is the same: --singing and --signing have 0.57
 _MUCH_ALIKE = 0.8  # of a name that another command has: --limit and --lift have 0.67

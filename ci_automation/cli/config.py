@@ -27,7 +27,6 @@ from ci_automation.report.findings import ended
 if TYPE_CHECKING:
     from ci_automation.config.model import Config
 
-
 _SERVER = "https://github.com"
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ci_automation.cli.target import Target
     from ci_automation.config.sections import Artifact
 
-
 _OF_DIFF = ("config", "registry-config", "releases", "components-file", "cluster-snapshot", "objects", "kubernetes")
 
 

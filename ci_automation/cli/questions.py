@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     Tags = Mapping[str, Collection[str] | None]  # in the repository of each channel; None: not known
 
-
 _EXPLAINED = """\
 Workflows take the action from a repository of your organisation that has this project with its whole history.
   If there is one, take its OWNER/NAME from its address: https://github.com/acme/ci-automation is acme/ci-automation.

@@ -30,7 +30,6 @@ from ci_automation.policy.patterns import is_found
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _IMAGE = re.compile(r"docker://.+@sha256:[0-9a-f]{64}")
 _ISSUER = "https://token.actions.githubusercontent.com"

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import Plan, PlannedStep
     from ci_automation.records.notes import Approval
 
-
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 

@@ -17,7 +17,6 @@ from ci_automation.policy.plan import MAX_PLAN_BYTES, InvalidPlan, Plan
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-
 MAX_OVERLAY_BYTES = 50 << 20
 _OPENED = {Path("/dev/fd"), Path("/proc/self/fd")}
 # What `flux push artifact` leaves out by default and every checkout has.

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.upstream import Vouched
 
-
 _TICK = timedelta(microseconds=1)  # the least that records tell apart
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ci_automation.flux.release import FetchedRelease
 
-
 RELEASES, _TAGS = "releases.json", "tags.json"
 _LOCK, _LOCK_SECONDS = ".flux-manifests.lock", 600
 

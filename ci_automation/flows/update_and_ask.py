@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     Desks = Mapping[RequestKind, Approvals]  # none for content where it is no step of its own
 
-
 # Any other conflict is a later run's: asked anew, a yes would be void.
 _COUNTS_NO_MORE = (PolicyRefused, ApprovalOutdated, ApprovedDiffers, ApprovedUnseen, ChannelMoved, ReleaseNotFound)
 

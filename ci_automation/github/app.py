@@ -30,7 +30,6 @@ from ci_automation.hiding import Hiding
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-
 _SPARE = timedelta(minutes=5)  # a token lasts an hour; one that expires sooner than this is replaced
 
 

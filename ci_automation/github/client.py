@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-
 PUBLIC_API = "https://api.github.com"
 _MAX_ANSWER_BYTES = 32 << 20  # a page of a hundred releases with their notes has 5 MB
 _MAXREDIRECTS = 5

@@ -17,7 +17,6 @@ from ci_automation.net.waiting import TOLD_AFTER, Clock, Deadline, Overdue, watc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 LONGEST_ANSWER = 120.0  # seconds for a whole answer
 _GRACE = 20.0  # more seconds for an attempt to report by itself that its time is over
 _STUMBLED = frozenset({500, 502, 503, 504})

@@ -19,7 +19,6 @@ from ci_automation.impact.values import MISSING, Pair, alike, canonical, gained,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-
 COMPONENTS = ObjectId("", FILE, "", "the components file")
 _VERSION = "# Flux Version: "
 _OF_METADATA = frozenset({ChangeKind.VERSION_LABEL, ChangeKind.METADATA})

@@ -18,7 +18,6 @@ from ci_automation.impact.values import canonical, mapping, words
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-
 _MARKER = "---\n"
 _MAX_NAMES = 1_000  # what clusters take is shorter, all of it together; it is part of every change
 

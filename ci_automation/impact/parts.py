@@ -21,7 +21,6 @@ from ci_automation.impact.values import at, items
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-
 _HEADER = re.compile(r"\A(?:---\n)?((?:#[^\n]*\n)*)")
 # Line breaks, and marks before a text, that only YAML knows.
 _BREAKS = "\r\x85\u2028\u2029\ufeff"

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ci_automation.records.content import RecordedContent
     from ci_automation.signing.trust import Trusted
 
-
 RECORD, HOLD = Record.media_type, HoldStatement.media_type
 _AT_ONCE = 16  # tags: each takes a thread, and all who can write to the registry can make tags
 N = TypeVar("N", Record, HoldStatement)

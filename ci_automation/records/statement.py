@@ -15,7 +15,6 @@ from ci_automation.errors import VerificationFailed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 
 

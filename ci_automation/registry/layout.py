@@ -49,7 +49,6 @@ from ci_automation.registry.port import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
 INDEX = "index.json"
 LOCK = ".flux-manifests.lock"
 IDENTITY = "flux-manifests.id"

@@ -38,7 +38,6 @@ from ci_automation.registry.port import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _TRANSIENT = frozenset({429, 502, 503, 504})

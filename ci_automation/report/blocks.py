@@ -15,7 +15,6 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-
 _SENTENCE = 30  # a column with wider cells, and with blanks, may be folded to this width
 _REASONS = 100  # a wider cell has each of its reasons on a line of its own
 _HANGING = 2  # how far the later lines of a folded one are indented

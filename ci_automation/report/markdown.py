@@ -21,7 +21,6 @@ from ci_automation.report.blocks import Block, Bullet, Code, Command, Quoted, St
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-
 _TYPED = re.compile(r"[^`\n]+")
 _SIMPLE = re.compile(r"[^`|\s](?:[^`|\n]*[^`|\s])?")
 _LETTERS = re.compile(r"[^A-Za-z0-9 ]")

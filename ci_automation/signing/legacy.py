@@ -24,7 +24,6 @@ from ci_automation.signing.trust import Finding, Rejected, Trusted, TrustedIdent
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-
 PAYLOAD_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIGNATURE_ANNOTATION = "dev.cosignproject.cosign/signature"
 CERTIFICATE_ANNOTATION = "dev.sigstore.cosign/certificate"

@@ -21,7 +21,6 @@ from tests.fakes.world import NOW
 if TYPE_CHECKING:
     from pathlib import Path
 
-
 V = Version.parse("v2.9.4")
 SECRET = "canary-who-is-on-call"
 WELL = {"status": {"healthy": True, "secret": SECRET, "checks": [{"ready": 3}, {"ready": 1.5}]}, "word": "ok"}

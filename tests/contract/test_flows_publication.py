@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.manifest import Manifest
 
-
 OURS = TrustedKeys((signing_key().public,))
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from tests.e2e.desk import Desk
 
-
 LAYER = b"x" * 100
 BLOB = {"mediaType": "application/vnd.cncf.flux.content.v1.tar+gzip", "digest": str(Digest.of(LAYER)), "size": 100}
 MANIFEST = json.dumps({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": BLOB, "layers": [BLOB]}).encode()

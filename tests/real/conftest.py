@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from xdist.remote import Producer
 
-
 # What takes minutes begins first, so that no worker is left alone with it at the end.
 LONGEST = (
     *("test_life", "test_action", "test_callers", "test_guard_clusters", "test_guard_follow", "test_migration"),

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Files = Mapping[str, object]
 
-
 MARK = "probe.example/"
 
 

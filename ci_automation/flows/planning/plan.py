@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import Approval
 
-
 # All that is imported for steps, a check that finds nothing spares.
 NEEDED_BY_STEPS = tuple(
     f"ci_automation.{name}"

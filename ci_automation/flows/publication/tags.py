@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
 
-
 _AT_ONCE = 16  # requests: each takes a thread, and all who can write to the registry can make tags
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.setting_up.overlays import Existing
     from ci_automation.flux.version import Version
 
-
 CONFIGURATION = ".github/flux-manifests.yaml"
 USUAL_WAIT = "24h"
 OBJECTS = "flux-manifests"

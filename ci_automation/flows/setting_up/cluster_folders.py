@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.flux.version import Version
 
-
 ANY = "CHANNEL"  # the placeholder for the channel that a person chooses for a cluster
 _PLAIN = re.compile(r"[\w.][\w./+@-]*")  # what a shell reads as it is
 

@@ -20,7 +20,6 @@ from ci_automation.report.sync import ByKey, verify_block
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-
 _TAG = re.compile(r"\w[\w.-]*", re.ASCII)  # such as a channel can have
 READY = "wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"  # of kubectl
 

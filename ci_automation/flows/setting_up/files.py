@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ci_automation.config.model import Config
     from ci_automation.config.sections import Artifact
 
-
 WORKFLOWS = ".github/workflows"
 ENVIRONMENT = "flux-manifests"
 ISSUER, PUBLIC_KEY = "https://token.actions.githubusercontent.com", "cosign.pub"

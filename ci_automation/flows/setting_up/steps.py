@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ci_automation.config.model import Config
 
-
 _GHCR = "oci://ghcr.io/"
 _TOKEN = "https://github.com/settings/tokens/new?scopes=read:packages"  # noqa: S105  # the page that makes one
 _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it

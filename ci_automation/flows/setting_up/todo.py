@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-
 TODO = ".github/flux-manifests.todo.md"
 LAST = "At last"
 _STEP = re.compile(r"^- \[([ xX])\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)

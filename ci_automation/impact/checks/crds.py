@@ -22,7 +22,6 @@ from ci_automation.impact.crds.versions import Crd, Snapshot, crds, newest_first
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-
 _ORDER = list(reversed(Certainty))
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.tree import Tree
 
-
 _FLUX = b".fluxcd.io"
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import yaml
 
-
 GATE = "crds"
 PROSE = frozenset({".adoc", ".markdown", ".md", ".rst", ".txt"})
 _API_VERSION = re.compile(rb"(?<![a-z.])([a-z.]{1,253}\.fluxcd\.io)/(v[0-9][a-z0-9]{0,61})")

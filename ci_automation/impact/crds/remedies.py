@@ -14,7 +14,6 @@ from ci_automation.impact.crds.versions import Crd, newest_first
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-
 _SOURCE, _IMAGE, _NOTIFICATION = (f"{group}.toolkit.fluxcd.io" for group in ("source", "image", "notification"))
 # The versions of custom resources in each minor release of Flux, which tell where an upgrade can stop. Measured on the
 # definitions in the manifests bundles of the releases v2.2.3 to v2.9.4 on github.com/fluxcd/flux2 (that of 2.4 from the

@@ -22,7 +22,6 @@ from ci_automation.impact.values import at, items, mapping
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-
 _CRD = "CustomResourceDefinition"
 # The names of definitions get into commands to run.
 _Name = Annotated[str, Meta(pattern=r"\A[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?\Z")]

@@ -26,7 +26,6 @@ from ci_automation.impact.rights import FolderRights
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-
 _NEEDED = frozenset({"source-controller", "kustomize-controller"})  # without them a cluster takes no update any more
 _DEPLOYMENT = "Deployment/"
 _CONTENT = {

@@ -20,7 +20,6 @@ from ci_automation.net.values import Answer, Call, parsed_json, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-
 _MAX_FILE_BYTES = 64 << 10
 _XML_ERROR = re.compile(r"<Code>([^<]{1,100})</Code>\s*<Message>([^<]{1,1000})</Message>")
 _SECRET = re.compile(r"[\x21-\x7e]+")  # fit for a header, and for one line of a log that hides it

@@ -22,7 +22,6 @@ from ci_automation.registry.logins.cloud import Cloud, CloudLoginFailed, form
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 REGISTRY = re.compile(r"(?:[a-z0-9-]+\.)?gcr\.io|[a-z0-9-]+-docker\.pkg\.dev")
 _USER = "oauth2accesstoken"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"

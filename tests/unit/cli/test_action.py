@@ -37,7 +37,6 @@ from tests.fakes.world import NOW, World
 if TYPE_CHECKING:
     from pathlib import Path
 
-
 GHCR, OTHER = (Reference.parse_channel(f"oci://{host}/acme/flux:p") for host in ("ghcr.io", "registry.example"))
 ECR = Reference.parse_channel("oci://123456789012.dkr.ecr.eu-central-1.amazonaws.com/flux:p")
 JOB = Job(runner=True, repository="acme/fleet", actor="octocat")

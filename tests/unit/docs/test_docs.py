@@ -22,7 +22,6 @@ from tests.unit.docs.generated import all_errors
 if TYPE_CHECKING:
     from pathlib import Path
 
-
 PREFIXES = (
     "FORCE",
     *(
