@@ -46,6 +46,7 @@ _IN_SHORT = {
     ChangeClass.CRD_DEFAULT: "CRD defaults change",
 }
 _NAMES = re.compile(r" \([^()]*\)")  # of what is told together
+_DETAIL = re.compile(r" \(|: ")  # an address in it has colons, too
 _MAX_CAUSE = 60
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 _MAX_COMMENT = 100
@@ -131,7 +132,7 @@ class Findings(Struct, frozen=True):
         hazards = [kind for kind in self.hazards_by_kind() if taken.hazard(kind[0]) == decision]
         breaks = [_NAMES.sub("", told_together(kind)).partition(":")[0] for kind in hazards]
         asking = [it for it in self.ranked_gates() if it.decision is decision]
-        others = [it.reason.partition(":")[0] for it in asking if it.gate != "kind" and not self.lists(it)]
+        others = [_DETAIL.split(it.reason, 1)[0] for it in asking if it.gate != "kind" and not self.lists(it)]
         classes = dict.fromkeys(it.belongs_to for it in self.ranked() if taken.change(it) == decision)
         told = {ChangeClass.CRD_REMOVAL} if any(kind[0].gate == "crds" for kind in hazards) else set()
         changes = [_IN_SHORT.get(it, f"{it} changes") for it in classes if it not in told]

@@ -37,7 +37,7 @@ _PROOFS = {
     Proof.KNOWN: "tested with this release",
     Proof.CALIBRATED: "equal to Flux's own, byte for byte",
     Proof.DELEGATED: "made by the release's own flux CLI",
-    Proof.NONE: "not proven; a person allowed it",
+    Proof.NONE: "not proven",
 }
 
 

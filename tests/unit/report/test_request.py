@@ -171,7 +171,7 @@ def test_a_change_of_content_alone_is_a_short_page() -> None:
     page = replace(PAGE, step=step)
     assert page.title == "Flux v2.8.8 for production (changed content)"
     assert "No object and no file changes." in page.body
-    assert "Proof of the rendering: **not proven; a person allowed it**." in page.body
+    assert "Proof of the rendering: **not proven**." in page.body
     for absent in ("can break", "delete", "prune", "API version", "notes", "details"):
         assert absent not in page.body
 
