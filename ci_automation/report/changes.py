@@ -6,13 +6,13 @@ The values are those of `Findings`, as its JSON has them; what is long is cut, a
 from __future__ import annotations
 
 from collections import Counter
-from itertools import accumulate, zip_longest
-from operator import itemgetter
+from itertools import accumulate, groupby, zip_longest
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.impact.change import Certainty, Change, FileDiff, Hazard, Severity
+from ci_automation.impact.change import Certainty, Change, ChangeClass, FileDiff, Hazard, Severity
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import (
@@ -50,6 +50,7 @@ NOTHING = "No object and no file changes."
 ALL_NEW = "There was nothing before: everything is new."
 BESIDE = "What clusters get in place of Flux alone"
 _FEW = 3  # harmless changes that a terminal tells one by one
+_IMAGES = 6  # as many controllers as Flux has
 _BRIEF = 10  # lines of a step
 _COLUMNS = 80  # they are counted on: what a person sees does not depend on the window
 _TO_COPY = 5  # entries of a block
@@ -223,14 +224,22 @@ def change_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
     counted = [] if detail.every else list(found.counted())
     harmless = found.harmless(every=detail.every)
     if detail.hint and not 0 < len(harmless) <= (0 if detail.below == 1 else _FEW):
-        numbers = Counter(it.belongs_to for it in harmless)
-        told = [f"{number} {name} change{'s' if number > 1 else ''}" for name, number in numbers.items()]
+        classes = groupby(harmless, key=attrgetter("belongs_to"))
+        told = [_in_short(tuple(of), alone=not grave) for _, of in classes]
         yield from [MarkedLine(f"+ {', '.join([*told, *counted])}{detail.hint}", _COUNTED)] if told or counted else ()
     elif number := len(found.changes) - len(grave):
         listed = cut([_change((it,), taken, detail) for it in harmless], detail.rows)
         rest = (Bullet(f"{', '.join(counted)}{detail.hint}"),) if counted else ()
         need = "change that needs" if number == 1 else "changes that need"
         yield Titled(f"{number} {need} no review", (*listed, *rest), folded=True)
+
+
+def _in_short(alike: Sequence[Change], *, alone: bool) -> str:
+    """Return how many changes of one class there are, or a few images by their names where no change needs a look."""
+    if alone and len(alike) <= _IMAGES and alike[0].belongs_to is ChangeClass.IMAGE:
+        named = [[text.partition("@")[0].rpartition("/")[2] for text in (it.old, it.new)] for it in alike]
+        return ", ".join(f"{old} -> {new.rpartition(':')[2]}" for old, new in named)
+    return f"{len(alike)} {alike[0].belongs_to} change{'s' if len(alike) > 1 else ''}"
 
 
 def _cut_changes(entries: Sequence[Bullet], of: Sequence[Sequence[Change]], detail: Detail) -> Iterator[Bullet]:

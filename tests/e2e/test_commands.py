@@ -82,7 +82,7 @@ def test_the_whole_story(desk: Desk) -> None:
     first, second = (Digest.parse(step["target"]) for step in plan["steps"])
     assert f"published       v2.98.8  {first.short}" in ran.out
     assert f"needs approval  v2.99.4  {second.short}" in ran.out
-    assert "+ 3 image changes, 2 version labels, 21 checks passed (-v lists them)" in ran.out
+    assert "source-controller:v1.98.5 -> v1.98.7, 2 version labels, 21 checks passed (-v lists them)" in ran.out
 
     assert desk.run("apply", "plan.json", *SIGNED).code == 11
     ran = desk.ok("apply", "plan.json", *approved(plan), *SIGNED)
@@ -657,7 +657,7 @@ class TestLiftingAHold:
         desk.ok("update", CHANNEL, *SIGNED)
         shown = desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "webhooks", "--yes", *SIGNED)
         assert "v2.98.8 will be on hold until" in shown.out
-        assert "\n+ 3 image changes, 2 version labels (-v lists them)\n" in shown.out
+        assert "source-controller:v1.98.7 -> v1.98.5, 2 version labels (-v lists them)\n" in shown.out
         assert f"To lift the hold:\nflux-manifests rollback {CHANNEL} --lift --signing key" in shown.out
 
     def test_it_ends_the_hold_and_moves_nothing(self, desk: Desk) -> None:

@@ -561,6 +561,16 @@ class TestText:
     def test_what_is_only_counted_makes_no_table(self) -> None:
         assert text(Findings(TEXTS)) == "+ 3 CRD texts (-v lists them)"
 
+    def test_the_few_images_of_a_patch_are_named_where_nothing_needs_a_look(self) -> None:
+        runs = [
+            replace(IMAGE, old=f"ghcr.io/fluxcd/{it}:v1.2.3@sha256:1a", new=f"ghcr.io/fluxcd/{it}:v1.2.4")
+            for it in "abcdefg"
+        ]
+        four = ", ".join(f"{name}:v1.2.3 -> v1.2.4" for name in "abcd")
+        assert text(Findings((*runs[:4], *TEXTS))) == f"+ {four}, 3 CRD texts (-v lists them)"
+        assert "+ 7 image changes (-v lists them)" in text(Findings(tuple(runs)))
+        assert "+ 4 image changes (-v lists them)" in text(Findings((*runs[:4], KNOWN)))
+
     def test_what_deserves_a_look_is_listed_whatever_it_is_called(self) -> None:
         found = Findings((replace(NOTE, severity=Severity.NOTICE), NOTE))
         assert NOTE.sentence in text(found)
