@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from ci_automation.action.accounts import announcing
 from ci_automation.action.approval_rules import reviewed_run, settings_from, settings_of, why_unprotected
-from ci_automation.action.github import Hub, OldCheckout, now
+from ci_automation.action.github import Hub, now
+from ci_automation.action.job import OldCheckout
 from ci_automation.action.operations import OPERATIONS, Operation, OperationInputs
 from ci_automation.action.run import ActionRun, goals, promotions
 from ci_automation.approval.approved_run import NOTHING, Handover, HandoverVoid, how_approved, judge_reviews

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ci_automation.action.job import OldCheckout
 from ci_automation.artifact.digest import Digest
-from ci_automation.config.named_files import named_files
-from ci_automation.errors import Conflict, UsageError
+from ci_automation.config.named_files import in_repository, named_files
+from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
@@ -50,17 +51,6 @@ class NoToken(UsageError):
 
     hint = "Leave the input github-token at its default, or set it, or app-id and app-private-key; or approval: none."
     message = "there is no token for GitHub: the input github-token is empty"
-
-
-class OldCheckout(Conflict):
-    """The default branch now has another configuration, overlay or workflow than this checkout."""
-
-    hint = (
-        "The channel was not moved. The next run goes by what the default branch has; start it by hand if it is urgent."
-    )
-
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path} in this checkout is not what the default branch has now")
 
 
 def now() -> datetime:
@@ -205,7 +195,7 @@ class Hub(Hiding, Struct):
 
     @property
     def _looks_first(self) -> bool:
-        return self.inputs.command == "approve" or (self.job.attempt > 1 and self.inputs.command != "do")
+        return self.inputs.command == "approve" or self.job.attempt > 1
 
     def _require_present_config(self, config: Config | None) -> None:
         """Check the configuration, which may have been changed, deleted or moved since this run was started.
@@ -221,12 +211,19 @@ class Hub(Hiding, Struct):
         if there.config and not (sha or is_present):
             raise OldCheckout(path)
         waited = self.inputs.command == "approve" and self.job.attempt == 1
-        named = named_files(config) if config and not waited else ()
+        given = self.inputs.given
+        by_inputs = in_repository((*given.public_key, given.trust_config, given.releases))
+        named = () if waited else (*(named_files(config) if config else ()), *by_inputs)
         self._require_same(there.commit, [*(() if is_present else (path,)), *named])
 
     def _require_same(self, commit: str, paths: Iterable[str]) -> None:
-        """Check that a commit has the same files and folders as that of this run."""
-        if self.job.sha and (found := self.content().differing(commit, self.job.sha, paths)):
+        """Check that a commit has the same files and folders as that of this run; what a link leads to is not known."""
+        if not self.job.sha:
+            return
+        asked = tuple(paths)
+        if linked := next((it for it in asked if any(map(Path.is_symlink, (Path(it), *Path(it).parents)))), None):
+            raise OldCheckout(linked, linked=True)
+        if found := self.content().differing(commit, self.job.sha, asked):
             raise OldCheckout(found[0])
 
     def _require_present_workflow(self, path: str, known: set[str]) -> None:

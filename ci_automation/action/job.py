@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from ci_automation.errors import UsageError
+from ci_automation.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,6 +111,18 @@ class Job(Struct, frozen=True):
         if not isinstance(value, dict):
             raise UnreadableEvent(self.event_path, "it is not a JSON object of an event's size")
         return value
+
+
+class OldCheckout(Conflict):
+    """The default branch now has another configuration, overlay or workflow than this checkout."""
+
+    hint = (
+        "The channel was not moved. The next run goes by what the default branch has; start it by hand if it is urgent."
+    )
+
+    def __init__(self, path: str, *, linked: bool = False) -> None:
+        what = "is a symbolic link or behind one, and may not be" if linked else "is not"
+        super().__init__(f"{path} in this checkout {what} what the default branch has now")
 
 
 class SharedSubject(UsageError):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import posixpath
 from typing import TYPE_CHECKING
 
 from ci_automation.config.source import DirectorySourceConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ci_automation.config.model import Config
 
@@ -20,7 +20,13 @@ def named_files(config: Config) -> Iterator[str]:
     for it in config.artifacts:
         named += [it.trust_config, *it.verify.public_keys, *it.clusters.snapshots, *it.clusters.objects]
         named += [each.report for each in it.promote.evidence] if it.promote else []
+    yield from in_repository(named)
+
+
+def in_repository(named: Iterable[str | None]) -> Iterator[str]:
+    """Yield those of the named files and folders that are in the repository, as Git has their paths."""
     for text in filter(None, named):
-        path = PurePosixPath(text)
-        if path.parts and "://" not in text and not text.startswith(("/", "layout:")) and ".." not in path.parts:
-            yield str(path)
+        path = posixpath.normpath(text)
+        is_address = "://" in text or text.startswith("layout:")
+        if not (is_address or path in {".", ".."} or path.startswith(("/", "../"))):
+            yield path

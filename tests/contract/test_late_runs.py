@@ -169,6 +169,59 @@ def test_a_named_file_that_changed_while_a_run_waited_for_people_voids_only_a_la
         assert "cosign.pub in this checkout is not what the default branch has now" in ran.said("error")[0]
 
 
+def test_an_operation_that_begins_again_goes_by_no_old_file(scene: Scene) -> None:
+    waits(scene, EAGER, LIVE)
+    started = dispatch(scene, "promote", artifact="live")
+    shown = started.show()
+    assert shown.code == 0, shown
+    started.approve()
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    scene.fleet.push("main", {"cosign.pub": b"another"}, "ada")
+    scene.fleet.complete(started.run.id, "failure")
+    scene.fleet.rerun(started.run.id, "ben")
+    ran = started.do(shown.outputs["shown"])
+    assert (ran.code, (scene.runner.workspace / "live/index.json").exists()) == (VOID, False), ran
+    assert "cosign.pub in this checkout is not what the default branch has now" in ran.said("error")[0]
+
+
+@pytest.mark.parametrize("path", ["keys/a.pub", "./keys//a.pub", "keys/../keys/a.pub"])
+def test_a_file_that_an_input_names_is_that_of_the_default_branch_too(scene: Scene, path: str) -> None:
+    (scene.runner.workspace / "keys").mkdir()
+    key = (scene.runner.workspace / "cosign.pub").read_bytes()
+    (scene.runner.workspace / "keys/a.pub").write_bytes(key)
+    scene.fleet.push("main", {"keys/a.pub": key}, "ada")
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    scene.fleet.push("main", {"keys/a.pub": b"another"}, "ada")
+    before = scene.tags
+    ran = scene.run(public_key=path)
+    assert (ran.code, scene.tags) == (VOID, before), ran
+    assert "keys/a.pub in this checkout is not what the default branch has now" in ran.said("error")[0]
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    assert scene.run(public_key=path).outputs["target-version"] == MINOR
+
+
+@pytest.mark.parametrize("link", [CONFIG, "cosign.pub", "keys"])
+def test_no_change_hides_behind_a_link(scene: Scene, link: str) -> None:
+    """Git has the path to which a link leads, and that stays the same."""
+    workspace = scene.runner.workspace
+    if link == "keys":
+        (workspace / "real").mkdir()
+        (workspace / "real/a.pub").write_bytes((workspace / "cosign.pub").read_bytes())
+        (workspace / link).symlink_to("real")
+        waits(scene, f"{EAGER}, trustConfig: keys/a.pub")
+    else:
+        (workspace / "real").write_bytes((workspace / link).read_bytes())
+        (workspace / link).unlink()
+        (workspace / link).symlink_to(workspace / "real")
+    scene.fleet.push("main", {link: b"the path to which it leads"}, "ada")
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    scene.fleet.push("main", {"real": b"another"}, "ada")
+    before = scene.tags
+    ran = scene.run()
+    assert (ran.code, scene.tags) == (VOID, before), ran
+    assert "is a symbolic link or behind one" in ran.said("error")[0]
+
+
 def tagged(index: str) -> dict[str, str]:
     """Return the digests of the tags of an image layout."""
     name = "org.opencontainers.image.ref.name"

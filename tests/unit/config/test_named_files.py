@@ -19,7 +19,9 @@ artifacts:
   url: oci://ghcr.io/acme/flux:production
   trustConfig: trust/root.json
   verify: {publicKey: [cosign.pub, "env://COSIGN_PUB"]}
-  clusters: {snapshots: [clusters/crds.json, ../crds.json], objects: [apps/, ".", "layout:apps:main", "oci://ghcr.io/a/b:c"]}
+  clusters:
+    snapshots: [clusters/crds.json, ../crds.json, a/../b//crds.json]
+    objects: [apps/, ".", "layout:apps:main", "oci://ghcr.io/a/b:c"]
 - name: live
   url: oci://ghcr.io/acme/flux:live
   promote: {from: production, evidence: [{report: staging.json}, {url: "https://a.example", field: ok, equals: "true"}]}
@@ -28,7 +30,15 @@ artifacts:
 
 def test_only_files_in_the_repository_are_named() -> None:
     found = list(named_files(parse_config(CONFIG, "flux-manifests.yaml")))
-    assert found == ["releases", "trust/root.json", "cosign.pub", "clusters/crds.json", "apps", "staging.json"]
+    assert found == [
+        "releases",
+        "trust/root.json",
+        "cosign.pub",
+        "clusters/crds.json",
+        "b/crds.json",
+        "apps",
+        "staging.json",
+    ]
 
 
 FORMS = [unwrapped(kind)[1] for kind in (LocalFile, PublicKeyLocation, Releases)]
