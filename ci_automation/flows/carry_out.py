@@ -64,6 +64,8 @@ def carry_out(
         Conflict, VerificationFailed, SigningError: see `publish`.
     """
     ports = ports.later_than(placed.last)
+    if placed.record is None and (had := ports.ledger(placed.channel).last()):
+        ports = ports.later_than(had.at)
     adopted = take_over(placed, ports, intent)
     if ports.signer is not None and placed.trust is Trust.VERIFIED:
         if owed is not None and placed.record is None:

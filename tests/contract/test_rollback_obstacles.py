@@ -41,6 +41,7 @@ from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ci_automation.artifact.tree import Tree
     from ci_automation.flux.version import Version
     from ci_automation.report.adoption import Adoption
 
@@ -68,6 +69,13 @@ def of(world: World, version: Version) -> Digest:
 
 def held(world: World) -> list[Version]:
     return [hold.version for hold in Ledger(world.registry, CHANNEL, OURS).holds(at(world))]
+
+
+def change(world: World, overlay: Tree) -> None:
+    """Publish other content, which a person approves."""
+    wish = intent(overlay=overlay, policy=EVERY)
+    plan = make_plan(CHANNEL, world.ports(), wish).plan
+    apply(plan, (plan.steps[0].target,), world.ports(), wish)
 
 
 def point_at(world: World, digest: Digest) -> None:
@@ -312,9 +320,8 @@ def test_other_content_that_was_left_stays_away_when_a_release_below_it_is_taken
     world = World()
     init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
     update(CHANNEL, world.ports(), intent(policy=AUTO))
-    left, wish = at(world), intent(overlay=LESS, policy=EVERY)
-    plan = make_plan(CHANNEL, world.ports(), wish).plan
-    apply(plan, (plan.steps[0].target,), world.ports(), wish)
+    left = at(world)
+    change(world, LESS)
     changed = at(world)
     for to in (left, changed, of(world, OLD)):
         back(world, str(to))
@@ -348,6 +355,15 @@ class TestAfterAKilledPublication:
         before_it(world)
         kill_after_the_move(world, lambda: update(CHANNEL, world.ports(), intent(policy=AUTO)))
         return world
+
+    def test_what_follows_it_is_no_step_back_though_a_clock_was_ahead_before(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        ahead = replace(world.ports(), clock=lambda: datetime.now(UTC) + timedelta(days=90))
+        update(CHANNEL, ahead, intent(policy=AUTO))
+        kill_after_the_move(world, lambda: change(world, LESS))
+        change(world, type(OVERLAY)(OVERLAY.files[:2]))
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
 
     @pytest.mark.parametrize("to", [PATCH, OLD], ids=str)
     def test_the_digest_that_was_left_does_not_come_back_though_nothing_signed_is_about_it(self, to: Version) -> None:
