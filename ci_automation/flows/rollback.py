@@ -30,7 +30,7 @@ from ci_automation.flows.publication.recording import (
 )
 from ci_automation.flows.publication.tags import ImmutableTagTaken, VersionTags, digests_before, tag_for_ever
 from ci_automation.impact.change import Certainty, Hazard
-from ci_automation.policy.content import Content, content_verdicts
+from ci_automation.policy.content import Content, hazard_verdicts
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.hold import Hold
@@ -156,7 +156,7 @@ def _findings(base: Contents | None, target: Contents, wish: Wish, ports: Ports,
     sentence = "the run cannot read the present digest of the channel, so the changes are unknown"
     hazards = (Hazard("content", Certainty.UNCHECKED, "base", sentence),)
     situation = Situation(target.version, policy, intent.now)
-    return Findings(hazards=hazards, gates=content_verdicts(Content(hazards=hazards), situation, rendered=False))
+    return Findings(hazards=hazards, gates=hazard_verdicts(Content(hazards=hazards), situation))
 
 
 def _repeated(

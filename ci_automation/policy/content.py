@@ -58,14 +58,22 @@ class Content(Struct, frozen=True):
 def content_verdicts(content: Content, situation: Situation, *, rendered: bool = True) -> tuple[Verdict, ...]:
     """Return the verdict of every gate on content; those on proof and hand edits speak only of what was `rendered`."""
     gates = (_proof, _options, _files, _edits) if rendered else (_options, _files)
-    found = {hazard.gate for hazard in content.hazards}
     return (
         _removal(content, situation),
         *(gate(content) for gate in gates),
         *((Verdict(UPSTREAM, Decision.AUTO, _UNSIGNED, _SIGNATURE, allowed=True),) if content.unsigned else ()),
         *_changes(content.changes, situation),
+        *hazard_verdicts(content, situation),
+    )
+
+
+def hazard_verdicts(content: Content, situation: Situation) -> tuple[Verdict, ...]:
+    """Return the verdicts on what can break: all of them, if no earlier content is there or known to compare with."""
+    found = {hazard.gate for hazard in content.hazards}
+    cleared = (it for it in content.cleared if it.gate not in found)
+    return (
         *_hazards(content.hazards, situation),
-        *(Verdict(it.gate, Decision.AUTO, it.reason, it.looked_at) for it in content.cleared if it.gate not in found),
+        *(Verdict(it.gate, Decision.AUTO, it.reason, it.looked_at) for it in cleared),
     )
 
 

@@ -111,6 +111,7 @@ class TestWhatIsPlanted:
         shown = back(world, str(OLD))
         assert (shown.base, version_of(world)) == (planted, OLD)
         assert shown.problem.startswith("the manifest is not a Flux artifact")
+        assert {it.gate for it in shown.findings.gates} == {"content"}  # nothing is claimed about options and files
         assert MINOR in held(world)
         update(CHANNEL, world.ports(), intent(policy=EVERY))
 

@@ -13,7 +13,7 @@ from ci_automation.flux.artifact import PUSHED, Recipe
 from ci_automation.flux.text import controller_images, inventory
 from ci_automation.impact.assess import Impact, assess, compare_files, compare_with_flux_alone, nothing_is_settled
 from ci_automation.impact.check import Applied, Known
-from ci_automation.policy.content import Content, content_verdicts
+from ci_automation.policy.content import Content, content_verdicts, hazard_verdicts
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.gates import Selection, Situation
 from ci_automation.policy.plan import PlannedStep
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     StepSide: TypeAlias = Base | Contents | Recipe  # what an artifact holds before a step, or after it
     Chosen: TypeAlias = Base | Contents | Wanted  # has the options that its components are made with
 
-_OF_TWO = frozenset({"removal", "proof", "options", "files", "edits"})  # gates that compare with what was there before
 _MOST = 4  # releases that are rendered for this alone, the newest
 
 
@@ -122,8 +121,7 @@ def first_findings(new: StepSide, ports: Ports, intent: Intent) -> Findings:
     """Return what a channel's first digest changes of Flux alone and can break, and the verdicts of the gates."""
     impact = impact_of(None, new, ports, intent)
     content = Content(hazards=impact.hazards, cleared=impact.cleared)
-    verdicts = content_verdicts(content, Situation(new.version, intent.policy, intent.now))
-    gates = tuple(verdict for verdict in verdicts if verdict.gate not in _OF_TWO)
+    gates = hazard_verdicts(content, Situation(new.version, intent.policy, intent.now))
     return Findings(
         _beside_flux(new, ports, intent), impact.hazards, gates=gates, nothing_before=True, rights=impact.rights
     )
