@@ -54,6 +54,11 @@ def fetch(version: Version, ports: Ports, *, log_entry: bytes | None = None) -> 
     return replace(found, files=replace(files, log_entry=vouched.log_entry), vouched=str(vouched.identity))
 
 
+def is_unsigned(release: FetchedRelease, ports: Ports) -> bool:
+    """Return whether nothing proves that Flux published a release, where that is checked."""
+    return ports.upstream is not None and release.vouched is None
+
+
 def _vouched(version: Version, files: ReleaseFiles, upstream: Upstream) -> Vouched:
     """Return who vouches for the checksums; in one run the log is asked once for each of them."""
     from ci_automation.signing.upstream import RekorLog, verify_upstream

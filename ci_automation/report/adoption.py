@@ -11,7 +11,7 @@ from ci_automation.flux.text import hunks
 from ci_automation.report.blocks import MarkedLine, Part, Table, on_terminal, plain_line
 from ci_automation.report.changes import beside_flux, in_files
 from ci_automation.report.details import rights_blocks
-from ci_automation.report.findings import Findings
+from ci_automation.report.findings import Findings, unsigned_upstream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,10 +44,12 @@ class Adoption(Struct, frozen=True):
     version: Version
     options: tuple[str, ...]
     components: str
-    difference: tuple[str, ...]  # between what Flux renders with these options and the components file
+    difference: tuple[str, ...]  # between what the release renders to with these options and the components file
     overlay: tuple[AdoptedFile, ...]
     compared_with: Digest | None
     compared_options: tuple[str, ...] = ()
+    unsigned: bool = False  # nothing proves that Flux published the release
+    doubt: str = ""  # why Flux itself may render it differently
     stated: tuple[str, ...] = ()  # by its manifest: from where it is, and when it was made
     holds: tuple[str, ...] = ()  # that go on
     secrets: tuple[str, ...] = ()  # files that hold one in plain text
@@ -76,7 +78,8 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES, *, every: bool
 def adoption_parts(adoption: Adoption, shown: int | None = _LINES, *, every: bool = False) -> Iterator[Part]:
     """Yield every file of an artifact, and how its components differ from what Flux would have rendered.
 
-    Of the difference `shown` lines are there, or all; of what Flux may do, the gravest, or `every` right.
+    What is not proven is told first. Of the difference `shown` lines are there, or all; of what Flux may do, the
+    gravest, or `every` right.
     """
     yield from map(MarkedLine, _facts(adoption))
     for path in adoption.secrets:
@@ -112,6 +115,10 @@ def _facts(adoption: Adoption) -> Iterator[str]:
     if adoption.stated:
         yield f"Its manifest says, and no signature proves: {'; '.join(map(plain_line, adoption.stated))}."
     yield f"It is Flux {adoption.version} with {_options(adoption.options)}."
+    if adoption.unsigned:
+        yield unsigned_upstream(str(adoption.version))
+    if adoption.doubt:
+        yield f"Rendering not proven: {plain_line(adoption.doubt)}"
     if adoption.compared_with and adoption.options != adoption.compared_options:
         yield f"The signed digest has {_options(adoption.compared_options)}."
     if adoption.version_tags:
@@ -135,7 +142,8 @@ def _pulling(adoption: Adoption) -> MarkedLine:
 
 def _difference_lines(adoption: Adoption, shown: int | None) -> Iterator[MarkedLine]:
     """Yield how the components differ from what Flux would have rendered, and how to read what is left out."""
-    upstream = f"what Flux {adoption.version} renders with its options"
+    renders = f"this program renders of {adoption.version}" if adoption.doubt else f"Flux {adoption.version} renders"
+    upstream = f"what {renders} with its options"
     if not adoption.difference:
         yield MarkedLine(f"{adoption.components} equals {upstream}, byte for byte.")
         return

@@ -284,8 +284,12 @@ def unproven_upstream(steps: Iterable[PlannedStep]) -> Iterator[str]:
     possible = (step for step in steps if step.decision is not Decision.WAIT)
     found = [str(step.new_version) for step in possible if any(gate.gate == UPSTREAM for gate in step.gates)]
     if found:
-        versions = all_of(tuple(dict.fromkeys(found)))
-        yield f"Upstream not proven: {versions} came without Flux's signature, which `mirror` downloads."
+        yield unsigned_upstream(*dict.fromkeys(found))
+
+
+def unsigned_upstream(*versions: str) -> str:
+    """Return the sentence on releases that no signature proves to be Flux's."""
+    return f"Upstream not proven: {all_of(versions)} came without Flux's signature, which `mirror` downloads."
 
 
 def ended(given: Acknowledgement) -> str:

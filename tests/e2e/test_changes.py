@@ -230,6 +230,21 @@ class TestUnproven:
 
 
 class TestAdoption:
+    def test_a_release_and_a_rendering_that_nothing_proves_are_told_before_the_question(self, desk: Desk) -> None:
+        write_releases(desk.folder / "own", [ours("v2.98.1")])
+        own = ("--releases", "own")
+        unsigned = ("--signing", "unsafe-unsigned", "--unsafe-unproven-rendering")
+        desk.ok("init", CHANNEL, "--flux-version", "v2.98.1", *unsigned, *own)
+        told = desk.run(*UPDATE, "--adopt", *own).err
+        assert "\nUpstream not proven: v2.98.1 came without Flux's signature, which `mirror` downloads.\n" in told
+        assert "\nRendering not proven: nothing proves that Flux renders it the same way: " in told
+        assert f"{COMPONENTS} equals what this program renders of v2.98.1 with its options, byte for byte." in told
+        desk.ok("init", f"{CHANNEL}2", "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
+        told = desk.run("update", f"{CHANNEL}2", *UPDATE[2:], "--adopt").err
+        assert "\nUpstream not proven: v2.98.5 came without" in told
+        assert "Rendering not proven" not in told
+        assert f"{COMPONENTS} equals what Flux v2.98.5 renders with its options, byte for byte." in told
+
     def test_what_was_planted_beside_flux_is_shown_with_its_text(self, desk: Desk) -> None:
         desk.write("overlay/kustomization.yaml", "resources: [flux-system/gotk-components.yaml, planted.yaml]\n")
         desk.write("overlay/planted.yaml", BINDING)

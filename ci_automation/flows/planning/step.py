@@ -11,7 +11,7 @@ from ci_automation.errors import PolicyRefused, RegistryError, VerificationFaile
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning.base import Base
 from ci_automation.flows.planning.findings import content_of, fixed_in, impact_of, lost, planned_step
-from ci_automation.flows.rendering import Rendering, fetch, recipe_of, rendering
+from ci_automation.flows.rendering import Rendering, fetch, is_unsigned, recipe_of, rendering
 from ci_automation.flux.artifact import Composed, compose
 from ci_automation.flux.text import controller_images, image_names, pin
 from ci_automation.impact.assess import Impact
@@ -162,7 +162,7 @@ def make(wanted: Wanted, path: str, ports: Ports) -> Made:
     components = _pinned(made.text, ports) if wanted.pinned else made.text
     composed = compose(recipe_of(release, wanted.options, components, wanted.overlay, path))
     after = Base(composed.digest, wanted.version, wanted.options, wanted.overlay, path, components)
-    return Made(after, release, made, composed, ports.upstream is not None and release.vouched is None)
+    return Made(after, release, made, composed, is_unsigned(release, ports))
 
 
 def _make_on(base: Base, wanted: Wanted, ports: Ports) -> Made:

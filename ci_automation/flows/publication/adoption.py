@@ -15,7 +15,7 @@ from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.planning.base import read_shown, read_tree
 from ci_automation.flows.publication.recording import kept_holds
 from ci_automation.flows.publication.tags import VersionTags
-from ci_automation.flows.rendering import render_release
+from ci_automation.flows.rendering import fetch, is_unsigned, rendering
 from ci_automation.flux.artifact import stated_overlay_digest, with_stated_flags
 from ci_automation.flux.recover import recover
 from ci_automation.impact.assess import compare_with_flux_alone
@@ -72,7 +72,9 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     if observed.version not in {None, recovered.version} or digest not in {None, str(tree.without(path).digest())}:
         raise HiddenContent("its annotations state another version or other files, and later runs go by them")
     options = with_stated_flags(recovered.options, observed.manifest)  # which later steps take along
-    upstream = render_release(recovered.version, options, ports).text
+    release = fetch(recovered.version, ports)
+    rendered = rendering(release, options, ports)
+    upstream = rendered.text
     signed, before = _last_signed(observed, ports)
     stated = ((name, observed.manifest.annotations.get(f"org.opencontainers.image.{name}")) for name in _STATED)
     tags = (
@@ -92,6 +94,8 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         overlay=tuple(_adopted_files(tree.without(path).by_path, before.without(path).by_path, compared=bool(signed))),
         compared_with=signed.digest if signed else None,
         compared_options=_options(signed, before, path) if signed else (),
+        unsigned=is_unsigned(release, ports),
+        doubt=rendered.doubt,
         stated=tuple(f"{name} {said[:_MOST_STATED]}" for name, said in stated if said),
         secrets=plain_secrets(tree.without(path), lenient=True),
         holds=tuple(it.goes_on_as for it in kept_holds(observed.digest, recovered.version, ledger, intent.now)),

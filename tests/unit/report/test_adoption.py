@@ -50,6 +50,14 @@ def test_every_file_is_shown_with_its_digest_and_what_became_of_it() -> None:
     assert "\x1b" not in text
 
 
+def test_what_is_not_proven_is_told_and_is_not_called_flux() -> None:
+    text = adoption_text(replace(ADOPTION, unsigned=True, doubt="nothing proves it: a line\ndiffers"))
+    assert "\nUpstream not proven: v2.9.4 came without Flux's signature, which `mirror` downloads.\n" in text
+    assert "\nRendering not proven: nothing proves it: a line differs\n" in text
+    assert "equals what this program renders of v2.9.4 with its options, byte for byte" in text
+    assert "not proven" not in adoption_text(ADOPTION)
+
+
 def test_the_digest_is_told_once() -> None:
     at = f"{ADOPTION.channel} is at {ADOPTION.digest}"
     assert adoption_text(ADOPTION).splitlines()[2] == f"{at}."
