@@ -531,7 +531,7 @@ def test_the_commands_of_the_guide_for_a_cluster_that_differs_keep_what_it_has(
 ) -> None:
     page = (DOCS / "guides/one-cluster-differs.md").read_text()
     promote, name, again, follow, rendered_one = re.findall(r"^```sh\n(.*?)\n```", page, re.MULTILINE | re.DOTALL)
-    (settings,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    settings = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
     more = OWN["memory.yaml"].replace("2Gi", "4Gi")
     for cluster in CLUSTERS:
         own = {**OWN, "memory.yaml": more} if cluster == "production-us" else OWN
