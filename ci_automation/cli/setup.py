@@ -39,7 +39,7 @@ from ci_automation.flows.setting_up.answers import (
 from ci_automation.flows.setting_up.files import WORKFLOWS, setup_files, shipped_pin
 from ci_automation.flows.setting_up.overlays import first_overlay
 from ci_automation.flows.setting_up.steps import left_to_do
-from ci_automation.flows.setting_up.todo import TODO, numbered, one_list, steps_between, with_boxes
+from ci_automation.flows.setting_up.todo import TODO, list_text, one_list, with_boxes
 from ci_automation.flux.text import unified_diff
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.sync import sync_path
@@ -104,8 +104,8 @@ def setup_command(channels: tuple[str, ...], *, after: str | None, yes: bool, **
     which gets the channels that it lacks, and the folders that `flux bootstrap` made, whose files and flags the first
     channel takes over. It shows a diff before it changes a file. In a workflow it keeps the inputs and secrets
     that you gave the action, such as `provider`, and replaces all else. It lists what is left to click, with addresses,
-    and how those clusters move; .github/flux-manifests.todo.md has this list with boxes to tick. It writes files alone,
-    and nothing to GitHub or the registry.
+    and how those clusters move; .github/flux-manifests.todo.md has this list with boxes to tick, of which a later run
+    prints only what is new or changed. It writes files alone, and nothing to GitHub or the registry.
 
     A channel is an address, a name of the configuration, or a tag of the repository before it. Runs render the first
     channel. They promote each other one from the channel before it, once that one has had the digest for the time of
@@ -147,11 +147,7 @@ def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
     for path in declined:
         print_aside(f"{path} was left as it is")
     print_text("\n".join(done))
-    if before is not None and before != files[TODO]:
-        new, gone = steps_between(before, files[TODO])
-        print_text(f"{TODO}: {new} steps are new, {gone} are gone, and the others keep their ticks.")
-    told = f"Left to do, with boxes to tick in {TODO}:\n{numbered(left)}"
-    print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in told.split("\n"))
+    print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in list_text(left, before).split("\n"))
 
 
 def _written(top: Path, files: Mapping[str, str], written: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ci_automation.demo.samples import SAMPLES
@@ -82,3 +83,12 @@ def bootstrap(
     for name, text in files.items():
         (top / folder / name).write_text(text)
     return top / folder
+
+
+def todo_of(top: Path) -> list[str]:
+    """Return the lines of the list that `setup` wrote, as it prints them on a terminal at first."""
+    _, *sections = (top / ".github/flux-manifests.todo.md").read_text().split("\n## ")
+    lines = "".join(f"{title}\n{steps}\n" for title, _, steps in (it.partition("\n") for it in sections))
+    for written, shown in ((r"^  ```(sh)?\n", ""), (r"^- \[[ x]\] ", ""), (r"^  ", "    ")):
+        lines = re.sub(written, shown, lines, flags=re.MULTILINE)
+    return lines.split("\n")[:-2]

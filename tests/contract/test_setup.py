@@ -18,7 +18,7 @@ import yaml
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
-from tests.contract.bootstrapped import bootstrap
+from tests.contract.bootstrapped import bootstrap, todo_of
 from tests.contract.operating import CONFIG, dispatch
 from tests.contract.scene import FIRST, PATCH
 from tests.fakes.world import signing_key
@@ -505,16 +505,22 @@ def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
     todo.write_text(page)
     assert run(["setup", CHANNEL, *ACTION]) == 0
     assert (todo.read_text(), page.count("- [x] ")) == (page, 3)
-    assert f"{TODO} is as it should be" in capsys.readouterr().out
+    again = capsys.readouterr().out
+    assert f"{TODO} is as it should be" in again
+    assert f"\n{TODO} has {len(boxes)} steps, 3 of them done, 0 new or changed.\n" in again
+    assert steps(again) == []
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("stable",))
     assert run(["setup", CHANNEL, *ACTION]) == 0
-    shown = capsys.readouterr()
+    shown = capsys.readouterr().out
     before, after = (
         {it[2:] for it in re.findall(r"^- \[.\] \d+(.*)", it, re.MULTILINE)} for it in (page, todo.read_text())
     )
-    new, gone = len(after - before), len(before - after)
-    told = f"{TODO} changed\n{TODO}: {new} steps are new, {gone} are gone, and the others keep their ticks.\n"
-    assert (told in shown.out, "+- [" in shown.out, before == after) == (True, False, False)
+    counts = f"{len(after)} steps, 2 of them done, {len(after - before)} new or changed; {len(before - after)} are gone"
+    assert f"{TODO} changed\n{TODO} has {counts}:\n\n" in shown
+    only_new = [it for it in todo_of(clone) if re.match(r"\d+\. ", it) and it.partition(". ")[2] in after - before]
+    assert re.findall(r"^\d+\. .*", shown, re.MULTILINE) == only_new
+    assert len(only_new) < len(after)
+    assert ("+- [" in shown, "\nFirst digests\n" in shown, "\nThe action" in shown) == (False, True, False)
     assert todo.read_text().count("- [x] ") == 2
     assert ":stable, unless this workflow signed it. Run" in todo.read_text()
 

@@ -17,7 +17,7 @@ import yaml
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
 from ci_automation.flux.options import DEFAULT_COMPONENTS, Options
-from tests.contract.bootstrapped import OWN, SYNC, bootstrap, rendered
+from tests.contract.bootstrapped import OWN, SYNC, bootstrap, rendered, todo_of
 from tests.contract.operating import CONFIG, dispatch
 from tests.contract.scene import FIRST
 from tests.fakes.world import signing_key
@@ -83,13 +83,12 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def left(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+def left(clone: Path) -> Callable[..., list[str]]:
     """Return what runs `setup` and returns the lines that are left to do."""
 
     def listed(*arguments: str) -> list[str]:
-        capsys.readouterr()
         assert run([*arguments]) == 0
-        return capsys.readouterr().out.partition(".todo.md:\n\n")[2].splitlines()
+        return todo_of(clone)
 
     return listed
 

@@ -35,10 +35,27 @@ def one_list(lists: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
     return {**left, LAST: ending}
 
 
-def numbered(left: Mapping[str, Sequence[str]]) -> str:
-    """Return the steps for a terminal, numbered through all sections; lines to copy are indented."""
-    steps = ((title, [step.replace("\n", "\n    ") for step in steps]) for title, steps in _numbered(left))
-    return "\n".join(line for title, there in steps for line in ("", title, "", *there))
+def list_text(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
+    """Return the steps for a terminal, numbered through all sections; of an `existing` file only what it lacks.
+
+    Lines to copy are indented.
+    """
+    every = [*_numbered(left)]
+    if existing is None:
+        return f"Left to do, with boxes to tick in {TODO}:\n{_shown(every)}"
+    before, done = _steps(existing), _steps(existing, ticked="xX")
+    keys = {(title, _key(it)) for title, steps in every for it in steps}
+    new = [
+        (title, there) for title, steps in every if (there := [it for it in steps if (title, _key(it)) not in before])
+    ]
+    counts = f"{len(keys)} steps, {len(keys & done)} of them done, {len(keys - before)} new or changed"
+    gone = f"; {len(before - keys)} are gone" if before - keys else ""
+    return f"{TODO} has {counts}{gone}{':' if new else '.'}\n{_shown(new)}"
+
+
+def _shown(sections: Iterable[tuple[str, Sequence[str]]]) -> str:
+    indented = ((title, [step.replace("\n", "\n    ") for step in steps]) for title, steps in sections)
+    return "\n".join(line for title, there in indented for line in ("", title, "", *there))
 
 
 def with_boxes(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
@@ -46,9 +63,9 @@ def with_boxes(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
     ticked, lines = _steps(existing or "", ticked="xX"), [_HEAD]
     for title, steps in _numbered(left):
         lines += ("", f"## {title}", "")
-        for number, _, step in (it.partition(". ") for it in steps):
-            shown = _fenced(step)
-            lines.append(f"- [{'x' if (title, shown) in ticked else ' '}] {number}. {shown}")
+        for step in steps:
+            is_done = (title, _key(step)) in ticked
+            lines.append(f"- [{'x' if is_done else ' '}] {_fenced(step)}")
     return "\n".join((*lines, ""))
 
 
@@ -63,10 +80,9 @@ def _fenced(step: str) -> str:
     return "\n".join((first, *(("  ```sh", *(f"  {it}" for it in commands), "  ```") if commands else ())))
 
 
-def steps_between(before: str, after: str) -> tuple[int, int]:
-    """Return how many steps a page has that the one before it has not, and the reverse."""
-    old, new = _steps(before), _steps(after)
-    return len(new - old), len(old - new)
+def _key(step: str) -> str:
+    """Return a numbered step as `_steps` finds it."""
+    return _fenced(step).partition(". ")[2]
 
 
 def _steps(page: str, ticked: str = " xX") -> set[tuple[str, str]]:
