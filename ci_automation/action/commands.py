@@ -167,11 +167,10 @@ def _asked_request(inputs: Inputs, goal: Target) -> ApprovalRequest:
 def _review(inputs: Inputs, run: ActionRun) -> int:
     """Show what an approval of this run would publish, and hand over which hazards were shown; nothing is written."""
     from ci_automation.action.dispatched import WrongDispatch
-    from ci_automation.approval.approved_run import ShownRequest
+    from ci_automation.approval.approved_run import NOTHING_SHOWN, ShownRequest
 
     if run.job.attempt != 1:
-        # Not an empty output: where a run cannot see the registry, a yes counts with that.
-        run.handover = ShownRequest("nothing", ()).to_text()
+        run.handover = NOTHING_SHOWN
         raise WrongDispatch("this is a re-run, and an approval of an earlier attempt would count for it")
     hub = Hub.of(inputs, run)
     subject = "" if inputs.accept_shared_subject else run.job.subject
@@ -180,6 +179,7 @@ def _review(inputs: Inputs, run: ActionRun) -> int:
     def flow(goal: Target) -> Account:
         request = _asked_request(inputs, goal)
         if inputs.request_key not in {"", request.key}:  # a check would take this run for the one that asks
+            run.handover = NOTHING_SHOWN
             raise WrongDispatch("the key of this run belongs to another request")
         if goal.is_promoted:
             (planned,) = promotions(inputs, run, signs=False)

@@ -74,6 +74,10 @@ class ShownRequest(Struct, frozen=True):
             raise InvalidHandover("it is not what the command review hands over") from None
 
 
+# Of a run that asks no reviewer. An empty output will not do: a run that cannot see the registry asks without a page.
+NOTHING_SHOWN = ShownRequest("nothing", ()).to_text()
+
+
 class RunFacts(Struct, frozen=True):
     """Facts of the run that a job is in: from the runner (`event`, `ref`), and from GitHub (the rest)."""
 

@@ -50,7 +50,7 @@ class ApprovalRequest(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Return the unique key of this request, short enough for the title of a run."""
-        text = f"{self.artifact}\n{self.base}\n{self.target}\n"
+        text = f"{self.artifact}\n{self.version}\n{self.base}\n{self.target}\n"
         digits = hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
         return f"{self.kind}-{digits}" if self.kind is RequestKind.CONTENT else digits
 

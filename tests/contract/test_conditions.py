@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ci_automation.approval.approved_run import NOTHING_SHOWN
+
 ROOT = Path(__file__).parents[2]
 FILES = {
     str(it.relative_to(ROOT)): it
@@ -87,10 +89,12 @@ def test_without_a_page_nobody_is_asked_and_nothing_done(file: str, show: str, s
 
 def test_where_nothing_can_be_shown_the_reusable_workflow_asks_all_the_same() -> None:
     jobs = GATED[".github/workflows/approve.yaml"]
-    (step,) = (it for it in jobs["show"]["steps"] if it.get("id") == "show")
-    assert step["continue-on-error"] is True
+    _, show, last = jobs["show"]["steps"]
+    assert (show["id"], show["continue-on-error"], last["run"]) == ("show", True, "exit 1")
     ended = ran(jobs, started("workflow_dispatch", shown=""), {})
     assert (ended["gate"], ended["publish"]) == ("success", "success")
+    for shown, stops in ((NOTHING_SHOWN, True), ("", False), (SHOWN, False)):
+        assert holds(last["if"], {"steps.show.outputs.shown": shown}) is stops
 
 
 @pytest.mark.parametrize("file", DISPATCHED)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.approval.approved_run import NOTHING_SHOWN
 from tests.contract.operating import configure, dispatch, patched
 from tests.contract.scene import FIRST, MINOR, PATCH
 
@@ -105,11 +106,17 @@ def test_a_second_attempt_shows_nothing(scene: Scene) -> None:
     assert "its reviewers were shown nothing" in last.said("error")[0]
 
 
-def test_a_run_that_has_the_key_of_another_request_asks_nobody(scene: Scene) -> None:
-    """A check finds the run that asks by its key: with the digests of another one, it would wait in its place."""
+@pytest.mark.parametrize(
+    "false", [{"request_key": "0123456789abcdef"}, {"target": f"sha256:{'0' * 64}"}, {"version": FIRST}], ids=str
+)
+def test_a_run_that_has_the_key_of_another_request_asks_nobody(scene: Scene, false: dict[str, str]) -> None:
+    """A check finds the run that asks by its key: with the digests of another one, it would wait in its place.
+
+    The reusable workflow asks where nothing can be shown, and so needs to be told that nobody is to be asked.
+    """
     given = asked(scene)
-    ran = shown(scene, {**given, "request_key": "0123456789abcdef"})
-    assert (ran.code, ran.outputs["shown"]) == (USAGE, "")
+    ran = shown(scene, {**given, **false})
+    assert (ran.code, ran.outputs["shown"]) == (USAGE, NOTHING_SHOWN)
     assert "the key of this run belongs to another request" in ran.said("error")[0]
     assert shown(scene, {**given, "request_key": ""}).code == 0
 
