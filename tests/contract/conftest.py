@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.flows.planning.findings import impact_of
+from ci_automation.impact.assess import Impact
 from ci_automation.signing.sigstore.root import TrustRoot
 from tests.fakes.sigstore import LocalSigstore
 
@@ -57,6 +58,13 @@ def scene(
 
     with staged(stage, tmp_path / "scene", monkeypatch, capsys) as made:
         yield made
+
+
+@pytest.fixture
+def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare no contents and build no overlay, which takes longer than all the rest."""
+    for place in ("step", "findings"):
+        monkeypatch.setattr(f"ci_automation.flows.planning.{place}.impact_of", lambda *_: Impact())
 
 
 @pytest.fixture

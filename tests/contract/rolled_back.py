@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,24 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.flux.version import Version
-    from ci_automation.impact.assess import Cleared
-    from ci_automation.impact.change import Change, FileDiff, Hazard
-    from ci_automation.impact.rights import FolderRights
     from ci_automation.report.rollback import Rollback
 OURS = TrustedKeys((signing_key().public,))
 AUTO = Policy(actions=dict.fromkeys(BUMPS, Action.AUTO))
-
-
-@dataclass(frozen=True)
-class Found:
-    """What is found about a step, as far as a rollback and a plan look at it."""
-
-    changes: tuple[Change, ...] = ()
-    hazards: tuple[Hazard, ...] = ()
-    pruned: tuple[str, ...] = ()
-    cleared: tuple[Cleared, ...] = ()
-    diffs: tuple[FileDiff, ...] = ()
-    rights: tuple[FolderRights, ...] = ()
 
 
 @made_once

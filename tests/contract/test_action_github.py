@@ -234,20 +234,6 @@ def test_a_yes_of_somebody_who_may_not_write_does_not_count(runner: Runner, forg
     assert "rita" in ran.said("error")[0]
 
 
-def test_a_check_that_finds_nothing_asks_github_once(runner: Runner, forge: Forge) -> None:
-    (runner.workspace / ".github").mkdir()
-    (runner.workspace / ".github/flux-manifests.yaml").write_text(
-        f"version: 1\napiUrl: {forge.url}\nupstream: {{verify: if-available}}\n"
-        "artifacts:\n- {name: production, url: 'layout:newest:production'}\n"
-    )
-    own = ["--releases", "releases", "--signing", "key", "--key", "cosign.key"]
-    assert run(["init", "layout:newest:production", "--flux-version", "v2.99.4", *own]) == 0
-    forge.requests.clear()
-    ran = runner.run(key="cosign.key")
-    assert (ran.code, ran.outputs["changed"]) == (0, "false"), ran
-    assert len(forge.requests) == 1
-
-
 def test_a_missing_permission_is_named_with_the_line_to_add(runner: Runner, forge: Forge, fleet: Repository) -> None:
     runner.variables["INPUT_GITHUB-TOKEN"] = forge.token("actions", fleet.full_name, {"contents": "write"})
     ran = runner.run(**OWN)

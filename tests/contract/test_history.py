@@ -30,7 +30,7 @@ from ci_automation.records.attached import channel_name, known_as
 from ci_automation.registry import open_registry
 from tests.contract.planting import at, attach_junk, forget_records, made, plant, put_in_place_of_the_list
 from tests.contract.publishing import publish_text
-from tests.contract.rolled_back import AUTO, Found, back, grown
+from tests.contract.rolled_back import AUTO, back, grown
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
@@ -39,13 +39,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.version import Version
 
-
-@pytest.fixture(autouse=True)
-def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("step", "findings"):
-        monkeypatch.setattr(f"ci_automation.flows.planning.{place}.impact_of", lambda *_: Found())
-
-
+pytestmark = pytest.mark.usefixtures("unjudged")
 NEVER = Policy(actions=dict.fromkeys(BUMPS, Action.NEVER))
 FOOTER = ("All signed", "It is signed", "Numbers rank", "flux-manifests ", "To read all")  # lines that are no row
 

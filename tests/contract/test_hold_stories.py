@@ -24,7 +24,7 @@ from ci_automation.policy.retention import Window
 from ci_automation.records.ledger import Ledger
 from tests.contract.interference import Killed, interfere
 from tests.contract.planting import EVERY, made, plant
-from tests.contract.rolled_back import AUTO, OURS, Found
+from tests.contract.rolled_back import AUTO, OURS
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, World, intent, release
 
 if TYPE_CHECKING:
@@ -34,14 +34,9 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
 
+pytestmark = pytest.mark.usefixtures("unjudged")
 OVERLAYS = tuple(type(OVERLAY)(OVERLAY.files[:number]) for number in (1, 2, 3))
 STEPS = 30
-
-
-@pytest.fixture(autouse=True)
-def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("step", "findings"):
-        monkeypatch.setattr(f"ci_automation.flows.planning.{place}.impact_of", lambda *_: Found())
 
 
 @dataclass

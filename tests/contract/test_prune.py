@@ -6,7 +6,6 @@ import contextlib
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,7 +37,7 @@ from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import verify
 from tests.contract.interference import Killed, interfere, kill_at
 from tests.contract.planting import EVERY, forget_records
-from tests.contract.rolled_back import Found, back, killed_after_the_move
+from tests.contract.rolled_back import back, killed_after_the_move
 from tests.fakes.registry import Asked
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, made_once, signing_key
 
@@ -51,12 +50,7 @@ OURS = TrustedKeys((signing_key().public,))
 AUTO = Policy(actions=dict.fromkeys(BUMPS, Action.AUTO))
 LAST = Window(1)
 
-
-@pytest.fixture(autouse=True)
-def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody find anything in what is published."""
-    nothing = SimpleNamespace(changes=(), hazards=(), pruned=(), cleared=(), diffs=(), rights=())
-    monkeypatch.setattr("ci_automation.flows.planning.step.impact_of", lambda *_: nothing)
+pytestmark = pytest.mark.usefixtures("unjudged")
 
 
 @made_once
@@ -145,10 +139,7 @@ class TestWhatStays:
         assert [hold.digest for hold in held] == [shown.base]
 
     @pytest.mark.parametrize("moved", [True, False], ids=["though it was moved", "though it was deleted"])
-    def test_what_a_rollback_led_to_that_was_killed_before_its_record(
-        self, world: World, monkeypatch: pytest.MonkeyPatch, *, moved: bool
-    ) -> None:
-        monkeypatch.setattr("ci_automation.flows.planning.findings.impact_of", lambda *_: Found())
+    def test_what_a_rollback_led_to_that_was_killed_before_its_record(self, world: World, *, moved: bool) -> None:
         refused = world.registry.resolve(CHANNEL)
         killed_after_the_move(world, str(OLD))
         tags = world.registry.repositories[str(CHANNEL.repository)].tags

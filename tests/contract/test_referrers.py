@@ -178,29 +178,6 @@ class TestInMemory:
         ]
         assert registry.referrers(AT, NOBODY) == (ENTRY,)
 
-    def test_another_writer_between_our_write_and_our_look_back_loses_us_nothing(self) -> None:
-        registry = InMemoryRegistry(referrers_api=False)
-        reads = 0
-
-        def overwrite(asked: Asked) -> None:
-            nonlocal reads
-            reads += asked.method == "read_index"
-            if asked.method == "read_index" and reads == 2:
-                registry.before = lambda _: None
-                registry.write_index(TAG, Index.build((THEIRS,)))
-
-        registry.before = overwrite
-        attach(registry, AT, OURS, b"ours")
-        assert registry.referrers(AT, NOBODY) == (THEIRS, ENTRY)
-
-    def test_a_tag_that_names_something_else_is_left_alone(self) -> None:
-        registry = InMemoryRegistry(referrers_api=False)
-        squatter = publish(registry, TAG)
-        for ask in (lambda: registry.referrers(AT, NOBODY), lambda: attach(registry, AT, OURS, b"ours")):
-            with pytest.raises(NotAnIndex, match="is not"):
-                ask()
-        assert registry.resolve(TAG) == squatter.digest
-
 
 @dataclass
 class Counter:

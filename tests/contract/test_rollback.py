@@ -36,6 +36,7 @@ from ci_automation.flows.update import NotOurs, adopt, heal, update
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
+from ci_automation.impact.assess import Impact
 from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Severity
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy, SignatureFormat
@@ -52,7 +53,7 @@ from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
 from tests.contract.interference import Killed, interfere, kill_at, names
 from tests.contract.planting import EVERY, at, delete_channel, forget_records, forget_signature, made, plant
-from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, killed_after_the_move, version_of
+from tests.contract.rolled_back import AUTO, OURS, back, grown, killed_after_the_move, version_of
 from tests.fakes.registry import Asked
 from tests.fakes.world import (
     CHANNEL,
@@ -83,14 +84,14 @@ CERTAIN = Hazard(
 
 
 @pytest.fixture(autouse=True)
-def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Found], None]:
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Impact], None]:
     """Let nobody find anything in a rollback, unless the test says so; who does has tests of its own."""
 
-    def let(found: Found) -> None:
+    def let(found: Impact) -> None:
         monkeypatch.setattr("ci_automation.flows.planning.findings.impact_of", lambda *_: found)
 
-    monkeypatch.setattr("ci_automation.flows.planning.step.impact_of", lambda *_: Found())
-    let(Found())
+    monkeypatch.setattr("ci_automation.flows.planning.step.impact_of", lambda *_: Impact())
+    let(Impact())
     return let
 
 
@@ -445,8 +446,8 @@ class TestWhoseItIs:
 
 
 class TestWhatBreaks:
-    def test_a_certain_break_is_refused_and_said(self, world: World, judged: Callable[[Found], None]) -> None:
-        judged(Found(hazards=(CERTAIN,)))
+    def test_a_certain_break_is_refused_and_said(self, world: World, judged: Callable[[Impact], None]) -> None:
+        judged(Impact(hazards=(CERTAIN,)))
         before = world.contents()
         proposal = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         assert proposal.shown.obstacles == (CERTAIN.sentence,)
@@ -456,32 +457,32 @@ class TestWhatBreaks:
         assert (world.contents(), caught.value.exit_code) == (before, 11)
 
     def test_what_no_cluster_can_build_is_refused_whatever_is_acknowledged(
-        self, world: World, judged: Callable[[Found], None]
+        self, world: World, judged: Callable[[Impact], None]
     ) -> None:
         final = replace(CERTAIN, final=True)
-        judged(Found(hazards=(final,)))
+        judged(Impact(hazards=(final,)))
         wish = Wish(str(PATCH), acknowledged=(final.fingerprint,))
         with pytest.raises(RollbackRefused) as caught:
             roll_back(propose_rollback(CHANNEL, wish, world.ports(), intent()), world.ports(), intent())
         assert caught.value.hint.startswith("Nothing was changed. Go back to another digest: ")
 
     @pytest.mark.parametrize("by", ["option", "configuration"])
-    def test_until_it_is_acknowledged(self, world: World, judged: Callable[[Found], None], by: str) -> None:
-        judged(Found(hazards=(CERTAIN,)))
+    def test_until_it_is_acknowledged(self, world: World, judged: Callable[[Impact], None], by: str) -> None:
+        judged(Impact(hazards=(CERTAIN,)))
         known = Acknowledgement(CERTAIN.fingerprint, NOW + timedelta(days=1), "we know")
         policy = Policy(acknowledge=(known,)) if by == "configuration" else Policy()
         wish = Wish(str(PATCH), acknowledged=(CERTAIN.fingerprint,) if by == "option" else ())
         roll_back(propose_rollback(CHANNEL, wish, world.ports(), intent(policy=policy)), world.ports(), intent())
         assert version_of(world) == PATCH
 
-    def test_what_the_policy_refuses_is_refused(self, world: World, judged: Callable[[Found], None]) -> None:
+    def test_what_the_policy_refuses_is_refused(self, world: World, judged: Callable[[Impact], None]) -> None:
         widened = Change(
             ChangeKind.RULE_WIDENED,
             ObjectId("rbac.authorization.k8s.io", "ClusterRole", "", "crd-controller"),
             Severity.DANGER,
             "it may read all secrets",
         )
-        judged(Found(changes=(widened,)))
+        judged(Impact(changes=(widened,)))
         asked = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         assert asked.shown.decision is Decision.APPROVAL  # which whoever says yes gives
         strict = intent(policy=Policy(refuse=frozenset({"rbac"})))
@@ -490,9 +491,9 @@ class TestWhatBreaks:
     def test_old_and_new_are_turned_round(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         sides: list[tuple[Version, Version]] = []
 
-        def look(old: object, new: object, *_: object) -> Found:
+        def look(old: object, new: object, *_: object) -> Impact:
             sides.append((old.version, new.version))  # type: ignore[attr-defined]
-            return Found()
+            return Impact()
 
         monkeypatch.setattr("ci_automation.flows.planning.findings.impact_of", look)
         propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())

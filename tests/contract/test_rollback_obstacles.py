@@ -34,7 +34,7 @@ from tests.contract.planting import (
     plant,
     put_in_place_of_the_list,
 )
-from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, kill_after_the_move, version_of
+from tests.contract.rolled_back import AUTO, OURS, back, grown, kill_after_the_move, version_of
 from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, signing_key
 
@@ -45,13 +45,8 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.report.adoption import Adoption
 
+pytestmark = pytest.mark.usefixtures("unjudged")
 LESS = type(OVERLAY)(OVERLAY.files[:1])
-
-
-@pytest.fixture(autouse=True)
-def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("step", "findings"):
-        monkeypatch.setattr(f"ci_automation.flows.planning.{place}.impact_of", lambda *_: Found())
 
 
 @pytest.fixture

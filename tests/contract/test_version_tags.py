@@ -32,7 +32,6 @@ from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import verify
 from tests.contract.interference import interfere, kill_at
 from tests.contract.planting import at, forget_records, forget_signature, made
-from tests.contract.rolled_back import Found
 from tests.contract.test_promote import SAME, settled
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, made_once, signing_key
 
@@ -42,17 +41,12 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from tests.fakes.registry import InMemoryRegistry
 
+pytestmark = pytest.mark.usefixtures("unjudged")
 OURS = TrustedKeys((signing_key().public,))
 AUTO = Policy(actions=dict.fromkeys(BUMPS, Action.AUTO))
 STAY = Policy(actions=dict.fromkeys(BUMPS, Action.NEVER))
 STAGING = Reference.parse("oci://registry.example/acme/flux-manifests:staging")
 SMALLER = OVERLAY.without("hooks/after.sh")
-
-
-@pytest.fixture(autouse=True)
-def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("step", "findings"):
-        monkeypatch.setattr(f"ci_automation.flows.planning.{place}.impact_of", lambda *_: Found())
 
 
 def wish(**changes: Any) -> Any:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-from tests.real import peers, registries, share
+from tests.fakes.sigstore import LocalSigstore
+from tests.real import peers, program, registries, share
 from tests.real.cluster import Cluster
 from tests.real.pipeline import KeyPair
 from tests.real.processes import RUNNING
@@ -111,6 +112,19 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("DOCKER_CONFIG", str(home / "docker"))
         patch.setenv("TUF_ROOT", str(home / "tuf"))
         yield
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalSigstore]:
+    """Yield a Sigstore that is not the public one."""
+    with LocalSigstore() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> program.Pair:
+    """Return the key that signs."""
+    return program.elliptic_key(tmp_path_factory.mktemp("key"))
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,6 @@ from tests.real.peers import peer
 from tests.real.processes import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ci_automation.signing.signer import Signer
@@ -48,13 +47,6 @@ IMAGES = {"source-controller": "ghcr.io/fluxcd/source-controller:v1.9.4"}
 TYPES = {"slsaprovenance1": "https://slsa.dev/provenance/v1", "cyclonedx": "https://cyclonedx.org/bom"}
 
 Owner = tuple["Signer", "Path | Identity", cosign.Files]
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[LocalSigstore]:
-    """Yield a Sigstore that is not the public one."""
-    with LocalSigstore() as local:
-        yield local
 
 
 @pytest.fixture(params=["key", "identity"])

@@ -32,7 +32,7 @@ from tests.real.peers import peer
 from tests.real.processes import ProgramFailed, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from ci_automation.artifact.reference import Reference
@@ -141,13 +141,6 @@ class Artifact:
             cosign.plant_legacy(folder, self.name, message, signer.sign_payload(message))
         else:
             cosign.plant_bundle(folder, self.name, signer.sign_statement(bundle.statement(about or self.digest)))
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[LocalSigstore]:
-    """Yield a Sigstore that is not the public one."""
-    with LocalSigstore() as local:
-        yield local
 
 
 @pytest.fixture(scope="module")

@@ -39,19 +39,18 @@ from ci_automation.signing.upstream import upstream_identity
 from tests.fakes import upstream
 from tests.fakes.programs import has_landlock, program_name
 from tests.fakes.registry import InMemoryRegistry
-from tests.fakes.sigstore import LocalSigstore
 from tests.fakes.world import CHANNEL, World, intent
 from tests.real.make_known import cases
 from tests.real.peers import FLUX, peer
 from tests.real.renderer import flux_renderings, values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ci_automation.flows.ports import Intent
     from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Release, ReleaseSource
+    from tests.fakes.sigstore import LocalSigstore
 
 RELEASE, BEFORE = f"v{FLUX}", "v2.9.3"
 VERSION = Version.parse(RELEASE)
@@ -67,13 +66,6 @@ def packed() -> bytes:
     with tarfile.open(fileobj=data, mode="w:gz", compresslevel=1) as archive:
         archive.add(peer("flux"), "flux")
     return data.getvalue()
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[LocalSigstore]:
-    """Yield the Sigstore that upstream signs with here."""
-    with LocalSigstore() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -122,12 +122,6 @@ class Scene:
         return found
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> program.Pair:
-    """Return the key that everybody signs with."""
-    return program.elliptic_key(tmp_path_factory.mktemp("key"))
-
-
 @pytest.fixture
 def scene(
     distribution_registry: RealRegistry, repository: str, flux_releases: Path, pair: program.Pair, tmp_path: Path

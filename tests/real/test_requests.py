@@ -75,12 +75,6 @@ def counting(registry: RealRegistry) -> Iterator[Counter[str]]:
         server.RequestHandlerClass = proxy._Exchange
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> program.Pair:
-    """Return the key."""
-    return program.elliptic_key(tmp_path_factory.mktemp("key"))
-
-
 @pytest.fixture
 def walled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealRegistry]:
     """Yield a registry that asks for tokens, as the public ones do; whoever runs may write."""

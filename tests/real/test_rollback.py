@@ -31,12 +31,6 @@ resources:
 """
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> program.Pair:
-    """Return the key that signs."""
-    return program.elliptic_key(tmp_path_factory.mktemp("key"))
-
-
 @pytest.fixture
 def releases(flux_releases: Path, tmp_path: Path) -> Path:
     """Return a folder with three releases of Flux, to which another can be added."""

@@ -15,7 +15,6 @@ from tests.real.pipeline import push
 from tests.real.processes import ProgramFailed, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.real.pipeline import KeyPair
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
 UNSEEN = {Fault.OTHER_ENTRY}
 SOMEBODY = Identity("https://issuer.example", "https://somebody.example/me")
 ELSEWHERE = Identity(GITHUB, WORKFLOW.subject.replace("acme", "evil"))
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[LocalSigstore]:
-    """Yield a local Sigstore."""
-    with LocalSigstore() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -54,12 +54,6 @@ def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> program.Pair:
-    """Return the key that signs."""
-    return program.elliptic_key(tmp_path_factory.mktemp("key"))
-
-
-@pytest.fixture(scope="module")
 def cases(golden: Path) -> dict[str, dict[str, Any]]:
     """Return the flags of each option set."""
     return {case["name"]: program.flags(case) for case in json.loads((golden / "cases.json").read_text())}
