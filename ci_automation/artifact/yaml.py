@@ -6,6 +6,7 @@ It reads only the safe part of YAML: a text cannot construct objects, and aliase
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -270,3 +271,17 @@ def as_node(value: object) -> Any:  # noqa: ANN401  # a node of YAML
     if isinstance(value, bool):
         return yaml.ScalarNode(f"{_TAG}bool", str(value).lower())
     return yaml.ScalarNode(f"{_TAG}str", value, style='"') if isinstance(value, str) else value
+
+
+def yaml_of(value: object, *, flow: bool) -> str:
+    """Return a value as YAML, in one line or with a text of several lines as it is."""
+    import yaml
+
+    class Lines(yaml.SafeDumper):
+        """Keeps the lines of texts, and has no aliases."""
+
+        def ignore_aliases(self, _: object) -> bool:
+            return True
+
+    Lines.add_representer(str, lambda to, it: to.represent_scalar(f"{_TAG}str", it, style="|" if "\n" in it else None))
+    return yaml.dump(value, Dumper=Lines, default_flow_style=flow, sort_keys=False, width=sys.maxsize).strip()

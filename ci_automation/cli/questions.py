@@ -6,7 +6,7 @@ import difflib
 import shlex
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
@@ -41,11 +41,13 @@ from ci_automation.flows.setting_up.cluster_folders import ClusterNames, read_mi
 from ci_automation.flows.setting_up.files import actions_of
 from ci_automation.flows.setting_up.overlays import first_overlay
 from ci_automation.flows.workspace import read_overlay_folder
+from ci_automation.flux.following import SyncSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from ci_automation.artifact.reference import Reference
     from ci_automation.config.sections import Artifact
     from ci_automation.config.workflows import GitHubPlace
 
@@ -195,7 +197,14 @@ class UnknownCluster(UsageError):
         super().__init__(f"{path} has {name}, and no folder of `flux bootstrap` is named so{meant}")
 
 
-def own_files(ask: Questions, top: Path, objects: str, family: Family, tags: Tags, known: Artifact | None) -> OwnFiles:
+def own_files(
+    ask: Questions,
+    top: Path,
+    objects: str,
+    family: Family,
+    tags: Tags,
+    configured: Mapping[Reference, Artifact],
+) -> OwnFiles:
     """Return where the own files of a family are. An artifact that is there wins over the folders of clusters.
 
     `tags` has the channels of all families.
@@ -205,14 +214,15 @@ def own_files(ask: Questions, top: Path, objects: str, family: Family, tags: Tag
         UnknownCluster: a list of clusters has a name that no folder has.
         UnfitClusterFolder: a folder of `flux bootstrap` cannot be taken over.
     """
-    first, _ = family.first
+    first, channel = family.first
+    known = configured.get(channel)
     every = {name: (written_at(top / objects / name / CLUSTERS) or "").split() for name in tags}
     listed = {name: every[name] for name in family.channels}
     synced = bootstrapped_folders(top)
     _require_folders(objects, listed, synced)
     overlay = known.overlay if known else None
     taken = read_overlay_folder(top, overlay) if overlay and (top / overlay).exists() else None
-    migration = read_migration(top, synced, every, family.channels, taken)
+    migration = read_migration(top, synced, every, _kustomizations(family, configured), taken)
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
     looked = [name for name in family.channels if name in there and (migration or name == first)]
     existing = {name: found for name in looked if (found := existing_at(family.channels[name]))}
@@ -234,6 +244,15 @@ def own_files(ask: Questions, top: Path, objects: str, family: Family, tags: Tag
         existing=existing,
         unlike=existing[first].unlike(top, folder) if first in existing else (),
     )
+
+
+def _kustomizations(family: Family, configured: Mapping[Reference, Artifact]) -> dict[str, Mapping[str, Any] | None]:
+    """Return `sync.kustomization` of each channel; None for a new one that is promoted."""
+    found: dict[str, Mapping[str, Any] | None] = {}
+    for name, channel in family.channels.items():
+        known = configured.get(channel)
+        found[name] = (known.sync or SyncSettings()).kustomization if known else None if name in family.sources else {}
+    return found
 
 
 def _require_folders(objects: str, listed: Mapping[str, Iterable[str]], synced: Sequence[str]) -> None:

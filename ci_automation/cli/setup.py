@@ -191,7 +191,7 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     place, configured = answered_place(ask, top), {it.channel: it for it in config.artifacts} if config else {}
     found, tags = _families(ask, place, after, configured)
     objects = free_folder(top, OBJECTS) or f".github/{OBJECTS}"  # where Flux looks at no file
-    own = [own_files(ask, top, objects, family, tags, configured.get(family.first[1])) for family in found]
+    own = [own_files(ask, top, objects, family, tags, configured) for family in found]
     signers = (written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml"))
     shipped = shipped_pin()
     action = answered_action(ask, signers, shipped, place.server)

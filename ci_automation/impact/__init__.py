@@ -14,4 +14,5 @@ __all__ = [
     "plain",
     "reading",
     "rights",
+    "values",
 ]

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -562,6 +562,131 @@ def test_the_commands_of_the_guide_for_a_cluster_that_differs_keep_what_it_has(
     *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
     assert (last.name, last.overlay, last.promote) == ("production-us", "flux/production-us", None)
     assert (clone / "flux/production-us/memory.yaml").read_text() == more
+
+
+INLINE = """\
+- patch: |
+    - op: add
+      path: /spec/template/spec/containers/0/args/-
+      value: --concurrent=20
+  target: {kind: Deployment, labelSelector: app=a}
+"""
+FILE = "- path: more.yaml\n  target: {kind: Deployment, labelSelector: app=a}\n"
+
+
+@pytest.mark.parametrize("patches", [INLINE, FILE], ids=["inline", "file"])
+def test_patches_that_one_cluster_has_come_into_a_promoted_channel_by_the_command_of_the_list(
+    clone: Path, left: Callable[..., list[str]], patches: str
+) -> None:
+    (patch,) = yaml.safe_load(INLINE)
+    own = {**OWN, "kustomization.yaml": OWN["kustomization.yaml"] + patches}
+    own |= {"more.yaml": patch["patch"]} if patches == FILE else {}
+    for name in CLUSTERS:
+        bootstrap(clone, f"clusters/{name}/flux-system", own=own if name == "production-us" else OWN)
+    told = line(left(*THREE), "Unlike 3 of 4 folders, production-us differs from staging: kustomization.yaml")
+    (command,) = re.findall(
+        r"Only patches differ: `flux-manifests (.*?)` gives it a channel of its own, promoted",
+        told,
+    )
+    listed = left(*command.split(), "--yes")
+    assert not any("differs from" in it for it in listed)
+    assert line(
+        listed, "Read `sync` of production-us in .github/flux-manifests.yaml: it has the patches that the artifact"
+    )
+    assert (clone / "flux-manifests/production-us/clusters.txt").read_text() == "production-us\n"
+    assert "kubectl --context production-us apply -f flux-manifests/production-us &&" in block(listed, "Move prod", US)
+    *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
+    assert (last.name, last.promote and last.promote.source) == ("production-us", "production")
+    assert "        - patch: |\n            - op: add\n" in config(clone)  # which a person reads
+    for name, expected in {"production-us": [patch], "production": None}.items():
+        _, applied = yaml.safe_load_all((clone / f"flux-manifests/{name}/sync.yaml").read_text())
+        assert applied["spec"].get("patches") == expected
+    before = config(clone)
+    assert left("setup", "--yes") == listed
+    assert config(clone) == before
+
+
+def test_patches_of_all_clusters_of_a_new_channel_come_into_its_objects(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    own = {**OWN, "kustomization.yaml": OWN["kustomization.yaml"] + INLINE}
+    for name in ("staging-1", "staging-2", "staging-3", "production-eu", "production-us"):
+        bootstrap(clone, f"clusters/{name}/flux-system", own=own if "production" in name else OWN)
+    listed = left(*THREE)
+    assert not any("from staging-1:" in it for it in listed)
+    assert (clone / "flux-manifests/production/clusters.txt").read_text() == "production-eu\nproduction-us\n"
+    _, production, _ = parse_config(config(clone).encode(), CONFIG).artifacts
+    assert production.sync
+    assert production.sync.kustomization == {"patches": yaml.safe_load(INLINE)}
+
+
+def test_patches_for_a_channel_that_the_configuration_has_are_told_as_it_takes_them(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in CLUSTERS:
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    left("setup", "staging", "production", "production-us", *ACTION)
+    usual = "  sync: {kustomization: {patches: [{patch: '[]', target: {kind: Role}}], timeout: 3m}}\n"
+    before = config(clone).replace("artifacts:\n", f"{usual}artifacts:\n")
+    (clone / CONFIG).write_text(before)
+    (clone / "flux-manifests/production-us/clusters.txt").unlink()
+    own = {**OWN, "kustomization.yaml": OWN["kustomization.yaml"] + INLINE}
+    bootstrap(clone, "clusters/production-us/flux-system", own=own)
+    told = line(left("setup", "--yes"), "production-us differs from")
+    (add,) = re.findall(r"has the channel production-us: write `(sync: .*)` below `name: production-us`", told)
+    (clone / CONFIG).write_text(before.replace("  - name: production-us\n", f"  - name: production-us\n    {add}\n"))
+    assert not any("differs from" in it for it in left("setup", "--yes"))
+    assert (clone / "flux-manifests/production-us/clusters.txt").read_text() == "production-us\n"
+    _, applied = yaml.safe_load_all((clone / "flux-manifests/production-us/sync.yaml").read_text())
+    assert [it["patch"] for it in applied["spec"]["patches"]] == ["[]", yaml.safe_load(INLINE)[0]["patch"]]
+    assert applied["spec"]["timeout"] == "3m"
+
+
+def test_patches_of_a_new_channel_follow_those_of_all_channels(clone: Path, left: Callable[..., list[str]]) -> None:
+    own = {**OWN, "kustomization.yaml": OWN["kustomization.yaml"] + INLINE}
+    for name in CLUSTERS:
+        bootstrap(clone, f"clusters/{name}/flux-system", own=own if name == "production-us" else OWN)
+    left(*THREE)
+    usual = "  sync: {kustomization: {patches: [{patch: '[]', target: {kind: Role}}], timeout: 3m}}\n"
+    (clone / CONFIG).write_text(config(clone).replace("artifacts:\n", f"{usual}artifacts:\n"))
+    left("setup", "production", "production-us", "--yes")
+    *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
+    assert last.sync
+    patches = [{"patch": "[]", "target": {"kind": "Role"}}, *yaml.safe_load(INLINE)]
+    assert last.sync.kustomization == {"patches": patches, "timeout": "3m"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"patches:\n": f"patches:\n{INLINE}"},  # before those of the others
+        {"name: source-controller}\n": f"name: source-controller}}\n{INLINE}  options: {{allowNameChange: true}}\n"},
+        {"name: source-controller}\n": "name: source-controller}\n- patch: ''\n"},
+        {"name: source-controller}\n": f"name: source-controller}}\n{INLINE.replace('Deployment', 'Kustomization')}"},
+        {"name: source-controller}\n": f"name: source-controller}}\n{INLINE}namePrefix: a-\n"},
+        {"name: source-controller}\n": f"name: source-controller}}\n{INLINE}resources: ["},
+        {"name: source-controller}\n": f"name: source-controller}}\n{INLINE}", "more": "a: b\n"},
+    ],
+)
+def test_patches_are_taken_only_if_they_come_out_the_same(
+    clone: Path, left: Callable[..., list[str]], change: dict[str, str]
+) -> None:
+    written = OWN["kustomization.yaml"]
+    for before, after in change.items():
+        written = written.replace(before, after)
+    own = {**OWN, "kustomization.yaml": written, **({"more.yaml": "a: b\n"} if "more" in change else {})}
+    for name in CLUSTERS:
+        bootstrap(clone, f"clusters/{name}/flux-system", own=own if name == "production-us" else OWN)
+    listed = left(*THREE)
+    assert not any("Only patches differ" in it for it in listed)
+
+
+@pytest.mark.parametrize("more", [{"options": Options(log_level="debug")}, {"own": {"gotk-sync.yaml": ""}}])
+def test_patches_are_not_all_that_differs(clone: Path, left: Callable[..., list[str]], more: dict[str, Any]) -> None:
+    own = {**OWN, "kustomization.yaml": OWN["kustomization.yaml"] + INLINE, **more.get("own", {})}
+    for name in CLUSTERS:
+        bootstrap(clone, f"clusters/{name}/flux-system", **({**more, "own": own} if name == "production-us" else {}))
+    assert "Only patches" not in line(left(*THREE), "production-us differs from staging")
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -75,7 +75,7 @@ PRINTED = {
     ): "tests/e2e/test_printed.py::test_what_brings_the_own_files_of_a_channel_into_git",
     ("flows/setting_up/cluster_steps.py", "public-key"): "tests/e2e/test_printed.py::test_what_lets_clusters_verify",
     (
-        "flows/setting_up/cluster_steps.py",
+        "flows/setting_up/differing.py",
         "setup",
     ): "tests/contract/test_setup_migration.py"
     "::test_a_cluster_that_differs_gets_a_channel_of_its_own_by_the_command_of_the_list",

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_folder
+from ci_automation.flows.setting_up.patches import added_patches
 from ci_automation.flux.options import DEFAULT_COMPONENTS, Options
 from ci_automation.flux.recover import recover
 from ci_automation.impact.overlay.bootstrapped import (
@@ -25,10 +26,10 @@ from ci_automation.impact.overlay.bootstrapped import (
     outside,
     without_sync,
 )
-from ci_automation.impact.overlay.kustomization import NAMES
+from ci_automation.impact.overlay.kustomization import NAMES, listed_at
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ci_automation.flows.workspace import OverlayFolder
@@ -82,6 +83,11 @@ class ClusterFolder(Struct, frozen=True):
         elif self.version == other.version and self.files[COMPONENTS] != other.files[COMPONENTS]:
             yield COMPONENTS
 
+    def patches_beside(self, other: ClusterFolder) -> tuple[Mapping[str, Any], ...]:
+        """Return the patches that this folder has and another one lacks, if nothing else differs."""
+        without = replace(self, files=other.overlay.replaced(COMPONENTS, self.files[COMPONENTS]))
+        return () if any(without.differs(other)) else added_patches(self.overlay, other.overlay)
+
 
 class ClusterNames(Struct, frozen=True):
     """How clusters are called: by what differs in the paths of their folders, between `head` and `tail`."""
@@ -110,7 +116,8 @@ class Migration(Struct, frozen=True):
 
     The artifact takes over the files and the options of `source`, from which the fewest folders differ, or is it, if it
     is there already. `moving` are the names of clusters that come to a channel as the source does: those whose folders
-    do not differ from it, and those that a person has listed.
+    do not differ from it, or only by patches that the channel's objects have, and those that a person has listed. Of
+    each channel `written` is `sync.kustomization`; None: the channel is new, and gets the patches of all its folders.
     """
 
     source: ClusterFolder
@@ -118,6 +125,7 @@ class Migration(Struct, frozen=True):
     unfit: Mapping[str, str]
     names: ClusterNames
     moving: Mapping[str, tuple[str, ...]]
+    written: Mapping[str, Mapping[str, Any] | None]
 
     @property
     def every(self) -> tuple[ClusterFolder, ...]:
@@ -129,14 +137,26 @@ class Migration(Struct, frozen=True):
         """Return the newest version of a cluster or the source: channels begin with it, so no cluster goes back."""
         return max(it.version for it in (self.source, *self.every))
 
+    def patches(self, channel: str) -> Sequence[Mapping[str, Any]]:
+        """Return the patches that the objects of a channel have for its clusters alone."""
+        if (written := self.written.get(channel, {})) is not None:
+            return listed_at(written, "patches")
+        first, *others = [it.patches_beside(self.source) for it in self.folders.get(channel, ())] or [()]
+        return first if all(it == first for it in others) else ()
+
+    def lacking(self, folder: ClusterFolder, channel: str) -> list[str]:
+        """Return what a folder has, beside another version, that neither the source nor the channel's objects have."""
+        own, there = folder.patches_beside(self.source), self.patches(channel)
+        return [] if own and all(it in there for it in own) else [*folder.differs(self.source)]
+
     def to_move_to(self, source: ClusterFolder, listed: Mapping[str, Sequence[str]]) -> Migration:
         """Return the same with another source: clusters move that do not differ from it, and those `listed` before."""
-        moving = {}
+        its, moving = replace(self, source=source), {}
         for channel, there in listed.items():
-            same = {self.names.name(it.path) for it in self.folders.get(channel, ()) if not any(it.differs(source))}
+            same = {self.names.name(it.path) for it in self.folders.get(channel, ()) if not its.lacking(it, channel)}
             if found := same.union(self.moving.get(channel, ())) & same.union(there):
                 moving[channel] = tuple(sorted(found))
-        return replace(self, source=source, moving=moving)
+        return replace(its, moving=moving)
 
     def oldest(self, channel: str) -> Version:
         """Return the oldest version of a channel's clusters, which has to know the objects that follow the channel."""
@@ -147,14 +167,15 @@ def read_migration(
     top: Path,
     synced: Sequence[str],
     every: Mapping[str, Sequence[str]],
-    channels: Collection[str],
+    channels: Mapping[str, Mapping[str, Any] | None],
     taken: OverlayFolder | None,
 ) -> Migration | None:
     """Return what the folders of a clone that `flux bootstrap` made have for these channels; None: there are none.
 
-    `synced` are also those that Git has left to the artifact. For each channel of the clone, `every` has the clusters
-    that a person or an earlier run has listed. One of them stays as long as Git does not prune for it. A folder with
-    the files that were `taken` over stays the source; without one they are it, unless a listed cluster has yet to move.
+    Of these, `channels` has what `Migration.written` has. `synced` are also those that Git has left to the artifact.
+    For each channel of the clone, `every` has the clusters that a person or an earlier run has listed. One of them
+    stays as long as Git does not prune for it. A folder with the files that were `taken` over stays the source; without
+    one they are it, unless a listed cluster has yet to move.
 
     Raises:
         UnfitClusterFolder: the folder that the artifact would take over cannot be read.
@@ -181,7 +202,7 @@ def read_migration(
         for channel in channels
     }
     folders = {name: there for name, there in found.items() if there}
-    return Migration(source, folders, unfit, names, kept).to_move_to(source, kept)
+    return Migration(source, folders, unfit, names, kept, channels).to_move_to(source, kept)
 
 
 def _source(read: Mapping[str, ClusterFolder], taken: OverlayFolder | None, *, have_moved: bool) -> ClusterFolder:

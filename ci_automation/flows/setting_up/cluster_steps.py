@@ -7,12 +7,11 @@ are the names of their contexts for kubectl and flux too.
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from typing import TYPE_CHECKING
 
 from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, Answers
-from ci_automation.flows.setting_up.cluster_folders import ANY, ClusterFolder, Migration
+from ci_automation.flows.setting_up.differing import enumerated, left_to_settle
 from ci_automation.flows.setting_up.files import PUBLIC_KEY, cluster_trust
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_of_sync
 from ci_automation.report.sync import ByKey, verify_block
@@ -20,7 +19,9 @@ from ci_automation.report.sync import ByKey, verify_block
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_TAG = re.compile(r"\w[\w.-]*", re.ASCII)  # such as a channel can have
+    from ci_automation.flows.setting_up.cluster_folders import Migration
+
+
 READY = "wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"  # of kubectl
 
 
@@ -80,75 +81,19 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
             f"{command} | diff - {source.path}/{COMPONENTS}"
         )
         if stray := [f"{answers.overlay}/{place}" for place in patches_of_sync(source.overlay)]:
-            yield f"Take the patches at {_all(stray)} out of {answers.overlay}: they are for the objects in {SYNC}."
-    yield from _unlike(answers, migration)
+            patches = f"Take the patches at {enumerated(stray)} out of {answers.overlay}"
+            yield f"{patches}: they are for the objects in {SYNC}."
+    for channel in migration.moving:
+        if beside := [it.path for it in migration.folders.get(channel, ()) if it.patches_beside(source)]:
+            yield (
+                f"Read `sync` of {channel} in {CONFIGURATION}: it has the patches that the artifact lacks, from "
+                f"{enumerated(beside)}."
+            )
+    yield from left_to_settle(answers, migration)
     if migration.moving and any(by.prune for folder in migration.every for by in folder.applied):
         edit = in_each(answers, [_prune(migration, "true", "false")])
         why = f"or Flux can delete itself once {COMPONENTS} is gone"
         yield f"Set `prune: false` for the clusters that move, {why}.\n{edit}"
-
-
-def _unlike(answers: Answers, migration: Migration) -> Iterator[str]:
-    """Yield what to do about clusters that do not have the source's version and files, or have no channel yet."""
-    names, newest = migration.names, migration.version
-    if chosen := [it for it in migration.folders.get(ANY, ()) if not any(it.differs(migration.source))]:
-        yield (
-            f"Choose a CHANNEL for each NAME of {_called(chosen, migration)}: their paths name none. Then run `setup` "
-            f"again.\necho NAME >> {answers.objects}/CHANNEL/{CLUSTERS}\n{answers.again}"
-        )
-    if older := [f"{names.name(it.path)} ({it.version})" for it in migration.every if it.version < newest]:
-        yield f"Update to {newest} in Git, as until now, so that no cluster changes when it moves: {_all(older)}."
-    yield from _differing(answers, migration)
-
-
-def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
-    """Yield which clusters differ from the source in what, and whether they move all the same."""
-    source, names, every = migration.source, migration.names, migration.every
-    differing: dict[tuple[str | None, str], list[ClusterFolder]] = {}
-    for channel, there in migration.folders.items():
-        for folder in there:
-            if found := [*folder.differs(source)]:
-                by = channel if names.name(folder.path) in migration.moving.get(channel, ()) else None
-                differing.setdefault((by, _all(found)), []).append(folder)
-    is_folder, same = source in every, len(every) - sum(map(len, differing.values()))
-    most = f"Unlike {same} of {len(every)} folders, " if is_folder else ""
-    model = names.name(source.path) if is_folder else source.path
-    page = f"{answers.docs}/guides/migration.md#folders-that-differ"
-    for (by, what), unlike in differing.items():
-        told = (
-            f"Steps below move them all the same, since {answers.objects}/{by}/{CLUSTERS} names them: they lose what "
-            f"{model} does not have, and no patch in `sync` of {by}. To leave them out, delete their names "
-            "there and run `setup` again"
-            if by
-            else f"No step below moves them until that is settled, since no {CLUSTERS} names them"
-        )
-        if not by and len(unlike) == 1 and _TAG.fullmatch(name := names.name(unlike[0].path)):
-            told += _own_channel(
-                answers, name, next(it for it, there in migration.folders.items() if unlike[0] in there)
-            )
-        whole = [channel for channel, there in migration.folders.items() if channel != ANY and [*there] == unlike]
-        all_of = f" That is all of {whole[0]} in Git, and a channel can have patches of its own." if whole else ""
-        differ = f"{_called(unlike, migration)} {'differ' if len(unlike) > 1 else 'differs'} from {model}: {what}"
-        one_each = {(it.overlay, it.options): it.path for it in unlike if not answers.there}.values()
-        yield "\n".join(
-            (f"{most}{differ}.{all_of} {told}: {page}", *(f"diff -ru {source.path} {path}" for path in one_each))
-        )
-
-
-def _own_channel(answers: Answers, name: str, channel: str) -> str:
-    """Return how a cluster gets a channel of its own, or moves to that which it has, in place of the `channel`."""
-    patches = "`sync: {kustomization: {patches: [...]}}`"
-    if name in answers.tags:
-        return (
-            f". It has the channel {name}: if a patch is all that differs, write it as {patches} below `name: {name}` "
-            f"in {CONFIGURATION}. Then `echo {name} >> {answers.objects}/{name}/{CLUSTERS}`, and run `setup` again"
-        )
-    told = (
-        f". `flux-manifests setup {name}` gives it a channel of its own, with its files, which is not promoted: it "
-        "gets patches at once"
-    )
-    promoted = f"`flux-manifests setup {channel} {name}` gives it a promoted one, for {patches}"
-    return told if channel == ANY else f"{told}. If a patch is all that differs, {promoted}"
 
 
 def left_to_name(answers: Answers) -> Iterator[str]:
@@ -252,17 +197,8 @@ def _prune(migration: Migration, before: str, after: str) -> str:
     return f"sed -i.bak 's/prune: {before}/prune: {after}/' {sync} &&\nrm {sync}.bak && git add {sync}"
 
 
-def _called(folders: Iterable[ClusterFolder], migration: Migration) -> str:
-    return _all(migration.names.name(it.path) for it in folders)
-
-
 def _written(value: object) -> object:
     return ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value
-
-
-def _all(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def in_clusters(answers: Answers, command: str) -> str:

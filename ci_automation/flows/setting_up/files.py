@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
-import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ci_automation
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.artifact.yaml import place_of
+from ci_automation.artifact.yaml import nodes, place_of, plain, yaml_of
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
 from ci_automation.config.workflows import ActionUse, CheckedWorkflow, action_uses, read_workflow
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers, UnfitAnswer, require_plain, require_usable
+from ci_automation.flows.setting_up.patches import settings_with
 from ci_automation.flux.following import SyncSettings
+from ci_automation.impact.values import mapping
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ci_automation.config.model import Config
     from ci_automation.config.sections import Artifact
@@ -177,7 +178,7 @@ def _configuration(answers: Answers) -> str:
         *([] if answers.keyless else ["  signing: {mode: key, key: env://COSIGN_KEY}"]),
         *(["  approval: {via: workflow-dispatch}"] if answers.by_run else []),
         "artifacts:",
-        *(f"  {line}" for name in answers.channels for line in _entry(name, answers)),
+        *(f"  {line}" for name in answers.channels for line in _entry(name, answers, {})),
     ]
     return "\n".join(lines) + "\n"
 
@@ -186,7 +187,9 @@ def _grown(existing: str, answers: Answers) -> str:
     """Return a configuration with the channels that it lacks, or as it is if it has them."""
     before = parse_config(existing.encode(), CONFIGURATION).artifacts
     there = {it.channel for it in before}
-    lines = [it for name, at in answers.channels.items() if at not in there for it in _entry(name, answers)]
+    defaults = mapping(mapping(plain(nodes(existing)[0]).get("defaults")).get("sync"))
+    usual = mapping(defaults.get("kustomization"))  # which that of an entry replaces
+    lines = [it for name, at in answers.channels.items() if at not in there for it in _entry(name, answers, usual)]
     if not lines:
         return existing
     for indent in ("  ", ""):
@@ -197,13 +200,18 @@ def _grown(existing: str, answers: Answers) -> str:
     raise UnfitAnswer(f"{CONFIGURATION} does not end with its artifacts; add these lines to them: {'; '.join(lines)}")
 
 
-def _entry(name: str, answers: Answers) -> list[str]:
+def _entry(name: str, answers: Answers, usual: Mapping[str, Any]) -> list[str]:
+    """Return the lines for a channel, whose patches follow those that `usual` has for all channels."""
     lines = [f"- name: {name}", f"  url: {answers.channels[name]}"]
     if source := dict(answers.waves).get(name):
-        return [*lines, f"  promote: {{from: {source}, after: {answers.after(name)}}}"]
+        lines.append(f"  promote: {{from: {source}, after: {answers.after(name)}}}")
+        if patches := answers.migration.patches(name) if answers.migration else ():
+            own = yaml_of({"sync": settings_with(usual, patches)}, flow=False)
+            lines += [f"  {line}".rstrip() for line in own.split("\n")]
+        return lines
     lines += [f"  overlay: {answers.overlay}"] if answers.overlay else []
     lines += [f"  componentsFile: {answers.components}"] if answers.components != COMPONENTS_PATH else []
-    return [*lines, *([f"  flags: {_yaml({**answers.flags}, flow=True)}"] if answers.flags else [])]
+    return [*lines, *([f"  flags: {yaml_of({**answers.flags}, flow=True)}"] if answers.flags else [])]
 
 
 def _objects(answers: Answers, artifact: Artifact, path: str) -> str:
@@ -246,7 +254,7 @@ def _completed(text: str, existing: str, registries: Sequence[str], shipped: str
             added[place_of(made.root, "jobs", use.job, "permissions")] = {"id-token": "write"}
     lines = text.split("\n")
     for (line, column), values in sorted(added.items(), reverse=True):
-        lines[line:line] = [f"{' ' * (column + 1)}{it}" for it in _yaml(values, flow=False).split("\n")]
+        lines[line:line] = [f"{' ' * (column + 1)}{it}" for it in yaml_of(values, flow=False).split("\n")]
     return "\n".join(lines)
 
 
@@ -278,9 +286,3 @@ def _login(use: ActionUse, right: str, *, is_one: bool) -> dict[str, dict[str, s
     if use.called:
         return {"with": named, "secrets": {secret: value}}
     return {"with": {**named, "registry-password" if is_one else "docker-config": value}}
-
-
-def _yaml(value: object, *, flow: bool) -> str:
-    import yaml
-
-    return yaml.safe_dump(value, default_flow_style=flow, sort_keys=False, width=sys.maxsize).strip()

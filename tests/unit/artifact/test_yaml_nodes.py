@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.artifact.yaml import Unreadable, line_of, nodes, plain
+from ci_automation.artifact.yaml import Unreadable, line_of, nodes, plain, yaml_of
 
 VALUES = st.recursive(
     st.none()
@@ -102,3 +102,14 @@ def test_what_was_written_is_read(wanted: object) -> None:
 def test_anything_is_read_or_an_error(text: str) -> None:
     with contextlib.suppress(Unreadable):
         assert all(plain(node) is not None for node in nodes(text))
+
+
+def test_yaml_is_written_with_its_lines_and_without_aliases() -> None:
+    target = {"kind": "a"}
+    value = [{"patch": "- op: add\n  path: b\n", "target": target}, {"patch": "c", "target": target}]
+    assert yaml_of(value, flow=False) == (
+        "- patch: |\n    - op: add\n      path: b\n  target:\n    kind: a\n- patch: c\n  target:\n    kind: a"
+    )
+    shown = yaml_of(value, flow=True)
+    assert "\n" not in shown
+    assert plain(nodes(shown)[0]) == value
