@@ -28,6 +28,7 @@ from ci_automation.report.account import Standing
 from ci_automation.report.adoption import Adoption, adoption_text
 from ci_automation.report.blocks import MarkedLine, Part
 from ci_automation.report.changes import step_parts, text_parts
+from ci_automation.report.findings import Findings, unsigned_upstream
 from ci_automation.report.promotion import files_table, promotion_parts
 from ci_automation.report.rollback import hold_json, rollback_parts
 
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.records.content import RecordedContent
     from ci_automation.records.notes import Record
-    from ci_automation.report.findings import Findings
 
 
 class OperationRefused(PolicyRefused):
@@ -202,6 +202,7 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     flags = " ".join(recipe.options.to_arguments()) or "Flux's default options"
     lines = [f"The first artifact of {goal.channel} is Flux {version} with {flags}.", f"Its digest is {digest}."]
     lines.append(f"The components are in {recipe.path}; their rendering is proven: {first.publication.proof}.")
+    lines += [unsigned_upstream(wanted.to)] if first.unsigned else []
     lines.append(f"The overlay is {folder.path} at {folder.tree_id}:" if folder else "There is no overlay.")
     lines += [it.goes_on_as for it in first.publication.holds]
     listed = (files_table(folder.tree),) if folder else ()

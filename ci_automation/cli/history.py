@@ -20,6 +20,7 @@ from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
 from ci_automation.flows.history import UNTRUSTED, History, HistoryEntry, history
+from ci_automation.flux.proof import Proof
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.attached import known_as
 from ci_automation.records.notes import HoldStatement, Record, format_time, parse_time
@@ -226,6 +227,8 @@ def _move(record: Record, others: _Entries, repository: Place, entry: HistoryEnt
     if record.adopted:
         return f"adopted on {channel}"
     made = f", {entry.origin}" if entry.origin else ""
+    if record.proof is Proof.NONE:
+        made += ", rendering not proven (--unsafe-unproven-rendering)"
     if record.promoted_from:
         return f"promoted to {channel} from {_name(record.promoted_from, repository)}{made}"
     return f"published to {channel}{made}"

@@ -41,7 +41,7 @@ from ci_automation.report.blocks import on_terminal, plain_text
 from ci_automation.report.bootstrap import migration_steps
 from ci_automation.report.changes import beside_flux
 from ci_automation.report.details import rights_blocks
-from ci_automation.report.findings import Findings
+from ci_automation.report.findings import Findings, unsigned_upstream
 
 _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --signing key or --signing keyless."
 _SIGNING = ("signing", "key", "signature-format", "accept-identity-change", "public-key", *IDENTITIES)
@@ -173,6 +173,7 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str = "
             "published": not result.is_there,
             "signed": result.signed,
             "components": recipe.path,
+            "proof": str(result.publication.proof),
             "options": recipe.options.differing(),
         }
         found = {
@@ -186,6 +187,10 @@ def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str = "
     print_line(f"{goal.name} {verb}: Flux {recipe.version}, {result.digest}")
     if recipe.path != COMPONENTS_PATH:
         print_line(f"  its components are in {recipe.path}")
+    if result.unsigned:
+        print_line(unsigned_upstream(str(recipe.version)))
+    if result.doubt:
+        print_line(f"Rendering not proven: {result.doubt}")
     if not result.signed:
         print_line(f"Nothing was verified: {goal.ports.why_nobody}." if result.is_there else _UNSIGNED)
     beside = beside_flux(Findings(result.findings.changes, result.hazards), every=given.verbose)

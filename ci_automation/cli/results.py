@@ -18,7 +18,7 @@ from ci_automation.cli.output import (
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import MarkedLine
-from ci_automation.report.text import headline, plan_table
+from ci_automation.report.text import PUBLISHED_UNPROVEN, headline, plan_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -208,6 +208,8 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
     if not outcome.placed:
         verify = _command(result, given, "verify")
         yield f"Not checked: whether the channel was moved back to an earlier digest. {verify} checks that."
+    if outcome.unproven:
+        yield PUBLISHED_UNPROVEN
     if outcome.astray:
         tags = ", ".join(outcome.astray)
         heal = _command(result, given, "check", "--heal")

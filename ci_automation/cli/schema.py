@@ -130,6 +130,7 @@ FORMS: dict[str, Schema] = {
         "artifact digest by",
         version=_TEXT_OR_NULL,
         verified=_FLAG,
+        unprovenRendering=_FLAG,
         clusters=_list(_form("", "flux reason", accepts=_FLAG)),
         rederived_=_OBJECT,
     ),
@@ -155,7 +156,7 @@ FORMS: dict[str, Schema] = {
     ),
     "init": _form(
         "The first artifact of a channel.",
-        "artifact version digest components",
+        "artifact version digest components proof",
         published=_FLAG,
         signed=_FLAG,
         options=_OBJECT,

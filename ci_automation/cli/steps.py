@@ -18,6 +18,7 @@ from ci_automation.cli.wiring import plan_target, target, targets
 from ci_automation.errors import Error
 from ci_automation.flows.observe import Placed, Trust
 from ci_automation.flows.planning.plan import Outcome, Planned, make_plan
+from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
@@ -183,4 +184,6 @@ def _outcome(planned: Planned, goal: Target) -> Outcome:
 
         found = gather(goal.ports.registry, goal.channel, planned.plan.current)
         unsigned = not (found.signatures or found.bundles)
-    return Outcome(planned.plan, 0, str(trust), unmade=planned.unmade, vulnerable=planned.vulnerable, unsigned=unsigned)
+    done = Outcome(planned.plan, 0, str(trust), unmade=planned.unmade, vulnerable=planned.vulnerable, unsigned=unsigned)
+    record = planned.observed.record if isinstance(planned.observed, Placed) else None
+    return replace(done, unproven=bool(record and record.proof is Proof.NONE))

@@ -15,6 +15,7 @@ from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.verify import Derivation, Verification, pull, verify_channel
 from ci_automation.flux.artifact import called
 from ci_automation.report.blocks import MarkedLine, Table
+from ci_automation.report.text import PUBLISHED_UNPROVEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +69,8 @@ def _print_verification(name: str, found: Verification) -> None:
         verdict = "fails the verification, though it is signed" if found.problem else "is signed"
         line = MarkedLine(f"{name} {verdict}: {flux}{found.digest}", "refused" if found.problem else "")
         print_parts((line, MarkedLine(f"  by {_named(found.by)}")))
+    if found.unproven:
+        print_line(PUBLISHED_UNPROVEN)
     rows = []
     for answer, group in groupby(found.clusters, lambda row: (row.judgement.accepted, row.judgement.reason)):
         names = [row.flux for row in group]
@@ -95,6 +98,7 @@ def _to_json(reference: Reference, found: Verification, derived: Derivation | No
         "version": str(found.version) if found.version else None,
         "by": str(found.by),
         "verified": True,
+        "unprovenRendering": found.unproven,
         "clusters": [
             {"flux": row.flux, "accepts": row.judgement.accepted, "reason": row.judgement.reason}
             for row in found.clusters

@@ -91,13 +91,16 @@ class FirstArtifact(Struct, frozen=True):
     """A first artifact that was rendered and judged; `findings` are empty if the channel has it already.
 
     `last` says what the channel had before it was deleted, if it had anything. `signed` says that the run which
-    published it, or found it, verified its signature.
+    published it, or found it, verified its signature. `doubt` says why Flux itself may render it differently, and
+    `unsigned` that nothing proves that Flux published the release.
     """
 
     publication: Publication
     findings: Findings
     last: Record | None = None
     signed: bool = False
+    doubt: str = ""
+    unsigned: bool = False
 
     @property
     def digest(self) -> Digest:
@@ -164,7 +167,7 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
         channel, None, version, composed, made.release, made.rendering.proof, recovered=present is not None
     )
     publication = replace(publication, holds=still_on(holds, version, intent.now))
-    return FirstArtifact(publication, findings, last)
+    return FirstArtifact(publication, findings, last, doubt=made.rendering.doubt, unsigned=made.unsigned)
 
 
 def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> FirstArtifact:

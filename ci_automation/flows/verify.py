@@ -13,6 +13,7 @@ from ci_automation.flows.publication.placement import as_mirrored, place, proble
 from ci_automation.flows.publication.tags import version_tag_problem
 from ci_automation.flows.rendering import fetch, recipe_of, rendering
 from ci_automation.flux.artifact import compose, immutable_version, tagged_version
+from ci_automation.flux.proof import Proof
 from ci_automation.flux.text import pin
 from ci_automation.signing.cluster import Row, cluster_table, judge_cluster
 from ci_automation.signing.verify import examine, gather, refusal
@@ -36,13 +37,17 @@ class ClusterRefuses(VerificationFailed):
 
 
 class Verification(Struct, frozen=True):
-    """Result of a verification: the trusted signer (or None), the clusters that accept the digest, and the problem."""
+    """Result of a verification: the trusted signer (or None), the clusters that accept the digest, and the problem.
+
+    `unproven` says that a record of the digest, of whatever channel, has no proof of its rendering.
+    """
 
     digest: Digest
     version: Version | None
     by: Digest | Identity | None
     clusters: tuple[Row, ...]
     problem: VerificationFailed | None
+    unproven: bool = False
 
 
 def verify_channel(reference: Reference, ports: Ports, intent: Intent) -> Verification:
@@ -69,8 +74,9 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
     found = (*findings.legacy, *findings.bundles)
     by = next((finding.by for finding in found if finding.counts), None)
     version = observed.version
-    if version is None and by is not None:  # another tool made it, and an adoption recorded its version
-        version = next((record.version for record in ports.ledger(reference).all_records(observed.digest)), None)
+    records = ports.ledger(reference).all_records(observed.digest) if by is not None else ()
+    if version is None:  # another tool made it, and an adoption recorded its version
+        version = next((record.version for record in records), None)
     problem: VerificationFailed | None = None
     at = reference.at_digest(observed.digest)
     if by is None:
@@ -79,7 +85,8 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
         problem = ClusterRefuses(at, version, judgement.reason)
     elif reference.tag is not None and not immutable_version(reference.tag):
         problem = misplaced(observed, present_version(observed, ports, intent), ports)
-    return Verification(observed.digest, version, by, cluster_table(evidence, trusted), problem)
+    unproven = any(record.proof is Proof.NONE for record in records)
+    return Verification(observed.digest, version, by, cluster_table(evidence, trusted), problem, unproven)
 
 
 def misplaced(observed: Observed, version: Version, ports: Ports) -> VerificationFailed | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import Plan, PlannedStep
     from ci_automation.report.findings import Findings
 
+PUBLISHED_UNPROVEN = "Rendering not proven: this digest was published with --unsafe-unproven-rendering."
 _FEW = 2
 WORDS = {
     Decision.AUTO: "can be published",

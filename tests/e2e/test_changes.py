@@ -212,7 +212,27 @@ class TestUnproven:
         ran = desk.run(*init)
         assert (ran.code, "unproven-rendering" in ran.err) == (10, True)
         assert not (desk.folder / "registry").exists()
-        desk.ok(*init, "--unsafe-unproven-rendering")
+        told = desk.ok(*init, "--unsafe-unproven-rendering").out
+        assert "\nUpstream not proven: v2.98.1 came without Flux's signature, which `mirror` downloads.\n" in told
+        assert "\nRendering not proven: nothing proves that Flux renders it the same way: " in told
+
+    def test_what_the_flag_allowed_is_told_as_long_as_the_channel_has_it(self, desk: Desk) -> None:
+        own = ("--releases", "own")
+        desk.init(*own, "--unsafe-unproven-rendering", version="v2.98.1")
+        told = "\nRendering not proven: this digest was published with --unsafe-unproven-rendering.\n"
+        look = {
+            "check": desk.ok("check", CHANNEL, *TRUSTED, *own).out,
+            "plan": desk.ok("plan", CHANNEL, *TRUSTED, *own).out,
+            "verify": desk.ok("verify", CHANNEL, *TRUSTED).out,
+        }
+        assert [name for name, out in look.items() if told not in out] == []
+        assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["unprovenRendering"] is True
+        moved = "published to production, rendering not proven (--unsafe-unproven-rendering)"
+        assert moved in desk.ok("history", CHANNEL, *TRUSTED).out
+        desk.ok("init", f"{CHANNEL}2", "--flux-version", "v2.98.5", *SIGNED)
+        for command in ("check", "plan", "verify", "history"):
+            assert "endering not proven" not in desk.ok(command, f"{CHANNEL}2", *TRUSTED).out
+        assert desk.ok("verify", f"{CHANNEL}2", *TRUSTED, "--output", "json").json["unprovenRendering"] is False
 
     def test_update_refuses_and_the_flag_allows(self, desk: Desk) -> None:
         desk.init("--releases", "own", "--unsafe-unproven-rendering", version="v2.98.1")

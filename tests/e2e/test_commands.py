@@ -156,8 +156,9 @@ class TestInit:
         digest = desk.init()
         before = desk.state()
         ran = desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED)
-        first, rights, *_ = ran.out.splitlines()
+        first, unsigned, rights, *_ = ran.out.splitlines()
         assert first == f"{CHANNEL} is there already, with exactly this content: Flux v2.98.5, {digest}"
+        assert unsigned.startswith("Upstream not proven: v2.98.5 came without")
         assert rights.startswith("Flux gets only its own rights in clusters that apply ./: ")
         assert desk.state() == before
 
@@ -446,6 +447,7 @@ class TestJson:
             "signed",
             "options",
             "components",
+            "proof",
             "changes",
             "hazards",
             "rights",
@@ -481,6 +483,7 @@ class TestJson:
         said = ran.json
         clusters = said.pop("clusters")
         assert said.pop("schema") == "flux-manifests.verify/v1"
+        assert said.pop("unprovenRendering") is False
         expected = {"artifact": CHANNEL, "digest": digest, "version": "v2.98.5", "by": key, "verified": True}
         assert said == expected
         assert clusters == [{"flux": flux, "accepts": True, "reason": f"the .sig of {key}"} for flux in CLUSTERS]

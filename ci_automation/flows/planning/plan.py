@@ -78,6 +78,7 @@ class Outcome(Struct, frozen=True):
     `vulnerable` is as in `Planned`.
     `astray` are the version tags that do not lead to what the channel has, if the run looked.
     `unsigned` says that steps wait and what the channel has is not signed, so that adoption comes first.
+    `unproven` says that by its record what the channel had has no proof of its rendering.
     """
 
     plan: Plan
@@ -92,6 +93,7 @@ class Outcome(Struct, frozen=True):
     astray: tuple[str, ...] = ()
     vulnerable: tuple[OpenVulnerability, ...] = ()
     unsigned: bool = False
+    unproven: bool = False
 
     @property
     def digest(self) -> Digest:
