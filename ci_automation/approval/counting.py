@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
-from ci_automation.github.model import Actor, Making, PullRequest, UpdateKind
+from ci_automation.github.model import Actor, Making, PullRequest, Review, UpdateKind
 from ci_automation.records.content import CountedPerson, CountedRequest
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class MergedRequest(Struct, frozen=True):
         more = 0 if self.making.pushed_at else 1  # where GitHub does not show who pushed, one of them may have
         reviews, needed = settings.approvals and settings.approvals + more, 1 + more
         if len(reviewers) >= reviews and len(counted.people) >= needed:
-            return counted
+            against = [it for it in self._against if it != merger]
+            return f"though {', '.join(against)} requested changes of its last commit" if against else counted
         if len(reviewers) < reviews:
             few = f"with {len(reviewers)} of {reviews} approving reviews of its last commit that count"
         else:
@@ -105,18 +106,29 @@ class MergedRequest(Struct, frozen=True):
         return by.login if by and pressed and self._is_person(by) else None
 
     @property
-    def _last_words(self) -> tuple[tuple[str, bool], ...]:
-        """Return who approves the last commit by their last word, and whether that came after base and description."""
+    def _latest(self) -> dict[str, Review]:
+        """Return the last word of each person on the last commit, if it is not of an older one."""
         latest = {}
         for review in sorted(self.pull.reviews, key=lambda review: review.at):
             if review.state in _OPINIONS and self._is_person(review.author):
                 latest[review.author.login] = review
+        return {login: review for login, review in latest.items() if review.commit == self.pull.head}
+
+    @property
+    def _last_words(self) -> tuple[tuple[str, bool], ...]:
+        """Return who approves the last commit by their last word, and whether that came after base and description."""
         since, told = self.making.retargeted_at, self.told_at
         return tuple(
             (login, (since is None or review.at > since) and (told is None or review.at >= told))
-            for login, review in latest.items()
-            if review.state == "APPROVED" and review.commit == self.pull.head
+            for login, review in self._latest.items()
+            if review.state == "APPROVED"
         )
+
+    @property
+    def _against(self) -> tuple[str, ...]:
+        """Return who may write, had no hand in it, and says no to the last commit, in the team or not."""
+        said = (login for login, review in self._latest.items() if review.state == "CHANGES_REQUESTED")
+        return tuple(filter(self._is_free, said))
 
     @property
     def _approving(self) -> tuple[str, ...]:

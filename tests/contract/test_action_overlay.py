@@ -204,6 +204,32 @@ def test_a_no_to_the_digest_is_not_overruled_by_the_merge_before(
     assert scene.run().outputs["changed"] == "true"
 
 
+def test_a_request_for_changes_is_not_overruled_by_a_merge(
+    scene: Scene, before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.forge.user("carl")
+    monkeypatch.setitem(scene.fleet.collaborators, "carl", "write")
+    number = by_request(scene, patch("2Gi"))
+    said = scene.fleet.review(number, "carl", "CHANGES_REQUESTED")
+    scene.fleet.merge(number, "ben")
+    checkout(scene)
+    ran = scene.run()
+    assert (ran.outputs["pending-decision"], scene.channel) == ("approval", before), ran
+    assert f"merged pull request {number}, though carl requested changes" in ran.outputs["pending-reasons"]
+    asked = scene.fleet.pulls[-1].number
+    later(scene)
+    again = scene.fleet.review(asked, "carl", "CHANGES_REQUESTED")
+    merge(scene, asked)
+    ran = scene.run()
+    assert (ran.outputs["changed"], scene.channel) == ("false", before), ran
+    assert f"pull request {asked} was merged by ada though carl requested changes" in ran.said("warning")[0]
+    assert scene.fleet.pulls[-1].state == "OPEN"
+    scene.fleet.close(scene.fleet.pulls[-1].number, "ada")
+    scene.fleet.dismiss(number, said.id)
+    scene.fleet.dismiss(asked, again.id)
+    assert scene.run().outputs["changed"] == "false"  # the request that asked again was closed
+
+
 @pytest.mark.parametrize("no", ["a closed request", "one that was opened again", "a rejected run"])
 def test_a_no_after_a_merge_is_not_overruled_by_it_though_the_question_came_before(scene: Scene, no: str) -> None:
     """The same content was pushed, asked for and taken back before somebody merged it."""

@@ -90,6 +90,33 @@ def test_a_merge_that_no_person_pressed_needs_a_review(making: Making, merged_by
     assert counted(making=making, merged_by=merged_by, reviews=(review(CAROL),)) == Counted(None, ("carol",))
 
 
+@pytest.mark.parametrize(
+    ("reviews", "counts"),
+    [
+        pytest.param((review(CAROL, 1, "CHANGES_REQUESTED"),), False, id="no"),
+        pytest.param((review(CAROL, -1, "CHANGES_REQUESTED"),), False, id="after the merge"),
+        pytest.param(
+            (review(CAROL, 2, "CHANGES_REQUESTED"), review(CAROL, 1, "COMMENTED")), False, id="a comment since"
+        ),
+        pytest.param((review(CAROL, 2, "CHANGES_REQUESTED"), review(CAROL)), True, id="a yes since"),
+        pytest.param((review(CAROL, 1, "DISMISSED"),), True, id="dismissed"),
+        pytest.param((review(CAROL, 1, "CHANGES_REQUESTED", "c" * 40),), True, id="of an older commit"),
+        pytest.param((review(BOB, 1, "CHANGES_REQUESTED"),), True, id="whose own merge came after it"),
+        pytest.param((review(ALICE, 1, "CHANGES_REQUESTED"),), True, id="its author"),
+        pytest.param((review(Actor("robot[bot]", is_bot=True), 1, "CHANGES_REQUESTED"),), True, id="a bot"),
+    ],
+)
+def test_a_person_who_requested_changes_of_what_was_merged_said_no(
+    reviews: tuple[Review, ...], *, counts: bool
+) -> None:
+    found = counted(
+        reviews=(*reviews, review(EVE)), people=replace(PEOPLE, permissions={**PEOPLE.permissions, "eve": "write"})
+    )
+    assert isinstance(found, Counted) is counts
+    if not counts:
+        assert found == "though carol requested changes of its last commit"
+
+
 def test_a_server_without_a_log_is_believed_on_who_merged() -> None:
     assert counted(making=replace(MADE, merged_as=None)) == Counted("bob", ())
 
