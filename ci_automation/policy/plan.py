@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "flux-manifests.plan/v1"
 MAX_PLAN_BYTES = 4 << 20
+_TEXTS = tuple[str, ...]
 
 
 class InvalidPlan(UsageError):
@@ -133,18 +134,18 @@ class PlannedStep(Struct, frozen=True):
             base=Digest.parse(value["base"]),
             target=Digest.parse(value["target"]),
             decision=Decision(value["decision"]),
-            reasons=tuple(value["reasons"]),
+            reasons=convert(value["reasons"], _TEXTS),
             options=Options().with_flags(value["options"]),
             overlay=Digest.parse(value["overlay"]),
             release=Digest.parse(value["release"]),
             proof=Proof(value["proof"]),
-            pinned=value["pinned"],
+            pinned=convert(value["pinned"], bool),
             images=convert(value["changes"]["images"], tuple[ImageChange, ...]),
-            added=tuple(value["changes"]["added"]),
-            removed=tuple(value["changes"]["removed"]),
+            added=convert(value["changes"]["added"], _TEXTS),
+            removed=convert(value["changes"]["removed"], _TEXTS),
             changes=convert(value["changes"]["all"], tuple[Change, ...]),
             hazards=convert(value["hazards"], tuple[Hazard, ...]),
-            pruned=tuple(value["pruned"]),
+            pruned=convert(value["pruned"], _TEXTS),
             diffs=convert(value["changes"]["diffs"], tuple[FileDiff, ...]),
             gates=convert(value["gates"], tuple[Verdict, ...]),
             rights=convert(value["rights"], tuple[FolderRights, ...]),
@@ -267,7 +268,7 @@ class Plan(Struct, frozen=True):
             current=Digest.parse(value["current"]["digest"]),
             steps=tuple(PlannedStep.from_json(step) for step in value["steps"]),
             passed_over=tuple(
-                PassedOver(Version.parse(p["version"]), Decision(p["decision"]), tuple(p["reasons"]))
+                PassedOver(Version.parse(p["version"]), Decision(p["decision"]), convert(p["reasons"], _TEXTS))
                 for p in value["passedOver"]
             ),
             since=None if since is None else datetime.fromisoformat(since).astimezone(UTC),

@@ -202,6 +202,19 @@ def test_what_is_not_a_plan_is_refused(data: bytes, reason: str) -> None:
         Plan.parse(data)
 
 
+@pytest.mark.parametrize("value", [[1], [None], [["a"]], "text", 1, None], ids=str)
+@pytest.mark.parametrize("place", ["reasons", "added", "removed", "pruned", "passedOver", "pinned"])
+def test_what_is_not_a_text_where_texts_belong_is_refused_even_with_a_fitting_digest(place: str, value: object) -> None:
+    value_of = PLAN.to_json()
+    passed = {"version": "v3.0.0", "decision": "refused", "reasons": value}
+    first = value_of["steps"][0]
+    edited = {"passedOver": passed} | dict.fromkeys(("added", "removed"), first["changes"])
+    edited.get(place, first).update({} if place == "passedOver" else {place: value})
+    value_of["passedOver"] = [passed] if place == "passedOver" else []
+    with pytest.raises(InvalidPlan, match="malformed"):
+        Plan.parse(json.dumps(with_digest(value_of)).encode())
+
+
 def test_steps_that_do_not_follow_one_another_are_refused_even_with_a_fitting_digest() -> None:
     broken = replace(PLAN, steps=(PATCH, replace(MINOR, base=THIRD)))
     with pytest.raises(InvalidPlan, match=r"the step to v2\.9\.4 does not start at the target of a step before"):
