@@ -38,6 +38,7 @@ def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
     ARTIFACT may also be a digest, oci://HOST/REPOSITORY@sha256:... The table says for each minor of Flux whether a
     cluster that trusts the same key or identity accepts the artifact. Exit code 10: no trusted signer signed it, or
     clusters with the Flux that is in it refuse it. Unlike Flux, it compares what was signed with what is there.
+    With --rederive, the same inputs must give the same digest; of what another tool packed, the same files are enough.
 
     \b
     flux-manifests verify oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
@@ -105,7 +106,8 @@ def _to_json(reference: Reference, found: Verification, derived: Derivation | No
         ],
     }
     if derived:
-        value["rederived"] = {"digest": str(derived.made), "steps": dict(derived.steps)}
+        same = derived.found == derived.made
+        value["rederived"] = {"digest": str(derived.made), "sameDigest": same, "steps": dict(derived.steps)}
     return value
 
 

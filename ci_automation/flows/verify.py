@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ci_automation.signing.trust import Identity, Trusted
 
 
+_FOREIGN = "the files are those above; another tool packed them, so no rebuilding gives its digest"
+
+
 class ClusterRefuses(VerificationFailed):
     """A digest has a trusted signature, but clusters with its Flux refuse it."""
 
@@ -116,15 +119,19 @@ class NotRederived(VerificationFailed):
 
 
 class Derivation(Struct, frozen=True):
-    """The inputs of an artifact in the order in which they come in, each with what proves it, and what they give."""
+    """The inputs of an artifact in the order in which they come in, each with what proves it, and what they give.
+
+    What another tool packed (`foreign`) has the same files, and never the digest that they get from this program.
+    """
 
     steps: tuple[tuple[str, str], ...]
     found: Digest
     made: Digest
+    foreign: bool = False
 
     def check(self, reference: Reference) -> None:
-        """Raise `NotRederived` unless the digest is the same."""
-        if self.found != self.made:
+        """Raise `NotRederived` unless the digest is the same, or another tool packed the files."""
+        if self.found != self.made and not self.foreign:
             raise NotRederived(reference, self.found, self.made)
 
 
@@ -140,7 +147,9 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
     release = fetch(base.version, ports)
     rendered = rendering(release, base.options, ports)
     made = compose(recipe_of(release, base.options, pin(rendered.text, base.pins), base.overlay, base.path))
-    pinned = f"it pins {len(base.pins)} images, to digests that this run did not look up"  # which nothing proves
+    foreign = observed.version is None and made.digest != observed.digest
+    pinned = f"it pins {_counted(len(base.pins), 'image')}, to digests that this run did not look up"  # unproven
+    proof = f", and {rendered.doubt}" if rendered.doubt else f" ({rendered.proof})"
     steps = (
         ("artifact", f"{reference.repository} has {observed.digest}"),
         ("release", f"{base.version}, its manifests {release.bundle.digest}, commit {release.commit}"),
@@ -148,10 +157,14 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
         ("options", " ".join(base.options.to_arguments()) or "Flux's own"),
         (
             "rendering",
-            (f"{base.path} is byte for byte what the release renders to with these options ({rendered.proof})"),
+            f"{base.path} is byte for byte what the release renders to with these options{proof}",
         ),
         *((("images", pinned),) if base.pins else ()),
-        ("overlay", f"{len(base.overlay.files)} other files: {base.overlay.digest()}"),
-        ("result", f"rebuilding it gives {made.digest}"),
+        ("overlay", f"{_counted(len(base.overlay.files), 'other file')}: {base.overlay.digest()}"),
+        ("result", _FOREIGN if foreign else f"rebuilding it gives {made.digest}"),
     )
-    return Derivation(steps, observed.digest, made.digest)
+    return Derivation(steps, observed.digest, made.digest, foreign)
+
+
+def _counted(many: int, what: str) -> str:
+    return f"{many or 'no'} {what}{'s' if many > 1 else ''}"

@@ -19,7 +19,7 @@ from ci_automation.flows.publication.adoption import NotAdopted
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import NotOurs, heal, update
-from ci_automation.flows.verify import ClusterRefuses, verify_channel
+from ci_automation.flows.verify import ClusterRefuses, NotRederived, rederive, verify_channel
 from ci_automation.flux.artifact import Composed, compose
 from ci_automation.flux.options import Options
 from ci_automation.policy.model import SignatureFormat
@@ -298,6 +298,15 @@ class TestWhoCanWriteToTheRegistry:
         with pytest.raises(ClusterWouldRefuse, match="reads the first page"):
             apply(plan, {plan.steps[0].target}, world.ports(), intent(signature_format=SignatureFormat.BUNDLE))
         assert at(world) == before
+
+
+class TestRederivation:
+    def test_of_what_states_another_origin_than_its_own_fails(self, world: World) -> None:
+        forged = replace(made(PATCH).recipe, commit="f" * 40)
+        planted = plant(world, compose(forged))
+        derived = rederive(CHANNEL, world.ports(), intent())
+        with pytest.raises(NotRederived, match=rf"is {planted}, and rebuilding it from its inputs gives sha256:"):
+            derived.check(CHANNEL)
 
 
 class TestAdoption:

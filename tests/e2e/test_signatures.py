@@ -19,7 +19,8 @@ from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.verify import ensure_signed
-from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved, packed, write_tree
+from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved, ours, packed, write_tree
+from tests.fakes.releases import write_releases
 from tests.fakes.sigstore import GITHUB, WORKFLOW, LocalSigstore
 from tests.fakes.world import OVERLAY, signing_key
 
@@ -365,18 +366,29 @@ class TestRederivation:
         assert f"{len(OVERLAY.files)} other files: {OVERLAY.digest()}" in said["overlay"]
         assert said["result"].endswith(f"rebuilding it gives {digest}")
         value = desk.ok("verify", CHANNEL, *TRUSTED, "--rederive", "--output", "json").json["rederived"]
-        assert (value["digest"], set(value["steps"])) == (digest, set(said))
+        assert (value["digest"], value["sameDigest"], set(value["steps"])) == (digest, True, set(said))
         assert desk.state() == before
 
-    def test_of_what_another_tool_packed_is_another_digest(self, desk: Desk) -> None:
-        desk.init()
+    def test_of_what_another_tool_packed_proves_the_files(self, desk: Desk) -> None:
+        digest = desk.init()
         desk.ok("pull", CHANNEL, "out")
-        planted = desk.publish(packed(dict(desk.files("out"))))
-        ran = desk.run("verify", CHANNEL, *TRUSTED, "--rederive")
-        assert (ran.code, "code not-rederived" in ran.err) == (10, True)
-        assert str(planted) in ran.err
-        same = "byte for byte what the release renders to with these options (known)"
-        assert same in ran.out
+        desk.publish(packed({**desk.files("out"), "notes.txt": b"a\n"}))
+        ran = desk.ok("verify", CHANNEL, *TRUSTED, "--rederive")
+        assert "byte for byte what the release renders to with these options (known)" in ran.out
+        assert "  overlay: 1 other file: sha256:" in ran.out
+        told = "  result: the files are those above; another tool packed them, so no rebuilding gives its digest\n"
+        assert ran.out.endswith(told)
+        desk.publish(packed(dict(desk.files("out"))))
+        ran = desk.ok("verify", CHANNEL, *TRUSTED, "--rederive", "--output", "json")
+        assert ran.json["rederived"]["steps"]["overlay"].startswith("no other file: sha256:")
+        assert (ran.json["rederived"]["digest"], ran.json["rederived"]["sameDigest"]) == (digest, False)
+
+    def test_of_an_unproven_rendering_says_so(self, desk: Desk) -> None:
+        write_releases(desk.folder / "own", [ours("v2.98.1")])
+        own = ("--releases", "own")
+        desk.init(*own, "--unsafe-unproven-rendering", version="v2.98.1")
+        ran = desk.ok("verify", CHANNEL, *TRUSTED, "--rederive", *own)
+        assert "renders to with these options, and nothing proves that Flux renders it the same way: " in ran.out
 
     def test_of_hand_edits_says_what_they_are(self, desk: Desk) -> None:
         desk.init()
