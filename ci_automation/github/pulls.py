@@ -30,7 +30,10 @@ fragment Pull on PullRequest {
 """
 FILE = "fragment File on Commit { file(path: $file) { object { ... on Blob { text isTruncated } } } }"
 _COMMENTS = """
-pullRequest(number: $number) { comments(first: 100) { nodes { databaseId body author { login __typename } } } }
+pullRequest(number: $number) {
+  oldest: comments(first: 100) { nodes { databaseId body author { login __typename } } }
+  newest: comments(last: 100) { nodes { databaseId body author { login __typename } } }
+}
 """
 _MANY_COMMENTS = 300
 
@@ -183,7 +186,8 @@ class Pulls(OfRepository):
     def keep_comment(self, number: int, mark: str, text: str) -> None:
         """Write a comment that begins with `mark`, or change the one that this token's own account wrote before.
 
-        A comment of another account with the same mark is left alone: all accounts can write one.
+        A comment of another account with the same mark is left alone: all accounts can write one. The one to change is
+        looked for among the hundred oldest and the hundred newest.
 
         Raises:
             NotOnGitHub: there is no such pull request.
@@ -192,7 +196,7 @@ class Pulls(OfRepository):
         if (pull := found.maybe("pullRequest")) is None:
             raise NotOnGitHub(f"the comments on #{number} of {self.name}")
         body = f"{mark}\n{text}"
-        for node in pull.nodes("comments"):
+        for node in (*pull.nodes("oldest"), *pull.nodes("newest")):
             author = node.actor("author")
             if author and author.login == viewer.login and node.text("body").startswith(mark):
                 self._send("PATCH", f"/issues/comments/{node.number('databaseId')}", {"body": body})

@@ -320,6 +320,15 @@ class TestComment:
         (comment,) = fleet.pull(1).comments
         assert (comment.author, comment.body) == ("github-actions[bot]", f"{MARK}\nthird\n\n| a |\n| - |")
 
+    @pytest.mark.parametrize("place", ["behind", "before"])
+    def test_it_is_found_beside_a_hundred_others(self, writer: Runner, fleet: Repository, place: str) -> None:
+        for text in ("first", "second"):
+            if (text == "first") is (place == "before"):
+                for number in range(101):
+                    fleet.comment(1, "mallory", f"{MARK}\n{number}")
+            assert writer.run(command="comment", text=text).code == 0
+        assert [it.body for it in fleet.pull(1).comments if it.author != "mallory"] == [f"{MARK}\nsecond"]
+
     def test_a_forged_comment_is_left_alone(self, writer: Runner, fleet: Repository) -> None:
         fleet.comment(1, "mallory", f"{MARK}\nnothing can break")
         fleet.comment(1, "github-actions[bot]", f"Something else, and then {MARK}")
