@@ -194,6 +194,17 @@ def test_fewer_names_leave_the_objects_the_steps_and_the_ticks_of_all_channels(
     assert files(of_three) == before
 
 
+def test_a_step_stays_ticked_when_another_folder_with_the_same_files_is_the_model(of_three: Path) -> None:
+    tick(of_three, "Read clusters/flux-system")
+    ticked = re.compile(r"^- \[x\] \d+\. (.*)(?=\n)((?:\n  .*)*)", re.MULTILINE)
+    before = ticked.findall(files(of_three)[TODO])
+    assert any("the files of clusters/staging/flux-system" in step for step, _ in before)
+    (of_three / "clusters/staging/flux-system/gotk-components.yaml").unlink()  # as Git leaves it to the artifact
+    assert run(["setup", "--yes"]) == 0
+    renamed = [tuple(it.replace("clusters/staging/", "clusters/production/") for it in each) for each in before]
+    assert ticked.findall(files(of_three)[TODO]) == renamed
+
+
 def test_only_objects_of_named_channels_are_written_anew(of_three: Path) -> None:
     paths = {name: of_three / f"flux-manifests/{name}/sync.yaml" for name in THREE[1:]}
     before = files(of_three)

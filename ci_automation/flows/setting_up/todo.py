@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 TODO = ".github/flux-manifests.todo.md"
 LAST = "At last"
 _STEP = re.compile(r"^- \[([ xX])\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
+_MODEL = re.compile(r"(?<=has the files of )\S+|(?<=\| diff - )\S+")  # one of several folders with the same files
 _HEAD = f"""\
 # Signed Flux: what is left to do
 
@@ -82,10 +83,15 @@ def _fenced(step: str) -> str:
 
 def _key(step: str) -> str:
     """Return a numbered step as `_steps` finds it."""
-    return _fenced(step).partition(". ")[2]
+    return _MODEL.sub("", _fenced(step).partition(". ")[2])
 
 
 def _steps(page: str, ticked: str = " xX") -> set[tuple[str, str]]:
-    """Return the titles and texts of steps, without their numbers: several sections can have one."""
+    """Return the titles and texts of steps, without numbers and models: several sections can have one."""
     sections = re.split(r"^## ", page, flags=re.MULTILINE)
-    return {(it.partition("\n")[0], step) for it in sections for box, step in _STEP.findall(it) if box in ticked}
+    return {
+        (it.partition("\n")[0], _MODEL.sub("", step))
+        for it in sections
+        for box, step in _STEP.findall(it)
+        if box in ticked
+    }
