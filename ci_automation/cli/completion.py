@@ -10,6 +10,7 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 from ci_automation.cli import COMMANDS, COMPLETE, Commands, cli
+from ci_automation.cli.parameters import details_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -147,6 +148,7 @@ def complete(cli: Commands, asked: str) -> int:
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
+@details_option
 @click.pass_context
 def completion_command(ctx: click.Context, shell: str) -> int:
     """Print the script by which a shell completes commands and options.

@@ -14,7 +14,7 @@ from ci_automation.cli.arguments import Arguments, configuration, configuration_
 from ci_automation.cli.clone import place_of_clone, top_of
 from ci_automation.cli.options import INPUTS
 from ci_automation.cli.output import print_aside, print_json, print_text
-from ci_automation.cli.parameters import COMMON, HeadedCommand, takes
+from ci_automation.cli.parameters import COMMON, HeadedCommand, details_option, takes
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.document import MAX_BYTES, InvalidConfig, Problem, read_document
 from ci_automation.config.load import load_config
@@ -170,6 +170,7 @@ def _warn(config: Config) -> None:
 
 
 @config_command.command("schema", cls=HeadedCommand)
+@details_option
 def schema() -> None:
     """Print the JSON schema of the configuration file, for editors.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ci_automation.cli.parameters import details_option
 from ci_automation.demo.samples import write_samples
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import OutputExists, Unwritable, read_plan_file
@@ -65,6 +66,7 @@ class TooFewReleases(UsageError):
 @click.command("demo")
 @click.option("--releases", metavar="DIR", help="folder with real releases, instead of the samples")
 @click.option("--folder", metavar="DIR", help="use this new or empty folder, instead of a new one for temporary files")
+@details_option
 def demo_command(releases: str | None, folder: str | None) -> None:
     """Show the whole job on an embedded registry, with sample releases.
 

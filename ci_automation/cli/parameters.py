@@ -86,6 +86,10 @@ def known_versions(_: click.Context, __: click.Parameter, incomplete: str) -> li
     return found or [CompletionItem(incomplete, type="none")]  # a shell would offer files
 
 
+# Of a command that has nothing more to tell; `run` looks for it in the line that was typed.
+details_option = click.option(
+    "--verbose", "-v", is_flag=True, expose_value=False, help="show the details of an internal error"
+)
 artifact_argument = functools.partial(click.argument, shell_complete=artifact_names)
 
 

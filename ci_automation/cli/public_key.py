@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from ci_automation.cli.output import print_text
+from ci_automation.cli.parameters import details_option
 
 
 @click.command("public-key")
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)
 @click.option("--secret", metavar="NAME", help="print the Secret for the clusters, with all the keys in it")
 @click.option("--namespace", default="flux-system", show_default=True, help="the Secret's namespace")
+@details_option
 def public_key_command(keys: tuple[str, ...], secret: str | None, namespace: str) -> None:
     """Print the public half of a signing key, or the Secret that clusters verify with.
 

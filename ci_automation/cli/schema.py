@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ci_automation.cli.output import print_json
+from ci_automation.cli.parameters import details_option
 
 Schema = dict[str, Any]
 
@@ -276,6 +277,7 @@ class _Named(click.Choice[str]):
 
 @click.command("schema")
 @click.argument("name", type=_Named(list(FORMS)))
+@details_option
 def schema_command(name: str) -> None:
     """Print the JSON schema of an output, by the name that it has in `schema`.
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.cli.clone import free_folder, require_own, top_of, written_at
 from ci_automation.cli.output import confirmed, print_aside, print_parts, print_text
-from ci_automation.cli.parameters import HeadedCommand
+from ci_automation.cli.parameters import HeadedCommand, details_option
 from ci_automation.cli.places import tags_beside
 from ci_automation.cli.questions import (
     Questions,
@@ -97,6 +97,7 @@ class UndecidedChanges(UsageError):
     is_flag=True,
     help="take the defaults, and change files that are there after printing the diff, without asking",
 )
+@details_option
 def setup_command(channels: tuple[str, ...], *, after: str | None, yes: bool, **told: str | None) -> None:
     """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
 

@@ -206,6 +206,11 @@ def test_each_command_speaks_to_people_and_to_programs(name: str) -> None:
     assert ("--registry-config" in names) == (name not in {"render", "config validate"})
 
 
+@pytest.mark.parametrize("name", sorted(ALONE - {"config", "action"}))
+def test_each_command_takes_the_option_that_an_internal_error_names(name: str) -> None:
+    assert "-v" in {option for parameter in ALL[name].params for option in parameter.opts}
+
+
 @pytest.mark.parametrize("name", ["render", "init", "check", "plan", "update"])
 def test_every_flag_of_flux_install_is_there_by_its_own_name(name: str) -> None:
     names = {option for parameter in ALL[name].params for option in parameter.opts}
