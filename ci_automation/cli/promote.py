@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
-from ci_automation.cli.follow_up import differing, promoting, signs_elsewhere, whole
+from ci_automation.cli.follow_up import differing, name_adoption, print_lifting, promoting, signs_elsewhere, whole
 from ci_automation.cli.output import (
     error_json,
     print_error,
@@ -23,7 +23,6 @@ from ci_automation.cli.output import (
 )
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_names, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between, waves_to
-from ci_automation.cli.proposals import name_adoption, print_lifting
 from ci_automation.cli.results import code_of
 from ci_automation.errors import Error
 from ci_automation.flows.planning.promotion import Promotion, SourceEmpty, adoption_of, consider, present

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ci_automation.cli.follow_up import in_sentence, looking, name_adoption, print_proposals
 from ci_automation.cli.output import (
     error_json,
     print_error,
@@ -112,8 +113,6 @@ def finish(
     several = len(every) > 1
     for it in results if given.output == "text" else ():
         if isinstance(it.done, Error) and "--adopt`" in it.done.hint:
-            from ci_automation.cli.proposals import name_adoption
-
             name_adoption(it.target, it.done, given)
     for result in every:
         if isinstance(result.done, Error) and not several:
@@ -160,15 +159,11 @@ def _print_result(
     for step in shown:
         _print_step(step, outcome, given)
     if plan.steps or plan.passed_over:
-        from ci_automation.cli.proposals import print_proposals
-
         print_proposals(result.target, outcome, given, shown, plan_file, says_next=says_next)
 
 
 def _print_adopted(result: Result, outcome: Outcome, given: Arguments) -> None:
     """Print what became of a promoted channel: adoption alone is done here, and nothing is planned."""
-    from ci_automation.cli.follow_up import looking
-
     goal, plan = result.target, outcome.plan
     now = f"{plan.current_version} ({plan.current.short}) {'adopted and signed' if outcome.healed else 'now'}"
     print_parts((MarkedLine(f"{goal.name}: {now}; the next version comes from {goal.source}", "published"),))
@@ -206,13 +201,13 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
         yield from _of_steps(outcome, intent)
     yield from _of_trust(result, outcome, given)
     if not outcome.placed:
-        verify = _command(result, given, "verify")
+        verify = in_sentence(result.target, given, "verify")
         yield f"Not checked: whether the channel was moved back to an earlier digest. {verify} checks that."
     if outcome.unproven:
         yield PUBLISHED_UNPROVEN
     if outcome.astray:
         tags = ", ".join(outcome.astray)
-        heal = _command(result, given, "check", "--heal")
+        heal = in_sentence(result.target, given, "check", "--heal")
         yield f"Version tags that do not lead to this digest: {tags}. {heal} moves them."
     for it in outcome.vulnerable:
         fixed = f"{it.fixed_by} fixes it" if it.fixed_by else "no step of this plan fixes it"
@@ -223,19 +218,13 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
         yield "Nothing was published, so the change of the identity waits: go on signing as before until then."
 
 
-def _command(result: Result, given: Arguments, *words: str) -> str:
-    from ci_automation.cli.follow_up import in_sentence
-
-    return in_sentence(result.target, given, *words)
-
-
 def _of_trust(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str]:
     """Yield whose signature was verified; the headline says of an unsigned digest that it is adopted first."""
     if not outcome.verified:
         unread = " So no signed hold was read: a release above may be one that was rolled back."
         yield f"Nothing was verified: {result.target.ports.why_nobody}.{unread if outcome.plan.steps else ''}"
         if not (outcome.unsigned or result.target.intent.unsafe_unsigned):
-            adopting = _command(result, given, "update", "--adopt")
+            adopting = in_sentence(result.target, given, "update", "--adopt")
             yield f"If no signer of yours signed it, begin with {adopting}, which shows every file first."
     if result.target.intent.adopt and outcome.trust == "verified" and not outcome.healed:
         yield f"{outcome.plan.current} is trusted already: there is nothing to adopt."

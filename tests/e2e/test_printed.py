@@ -39,8 +39,8 @@ PRINTED = {
     ("cli/follow_up.py", "check"): (
         "tests/e2e/test_printed.py::test_what_an_adoption_of_a_promoted_channel_leaves_to_do"
     ),
-    ("cli/proposals.py", "plan"): "tests/e2e/test_printed.py::test_what_shows_every_line",
-    ("cli/proposals.py", "update"): "tests/e2e/test_commands.py::test_check_prints_the_command_that_publishes",
+    ("cli/follow_up.py", "plan"): "tests/e2e/test_printed.py::test_what_shows_every_line",
+    ("cli/follow_up.py", "update"): "tests/e2e/test_commands.py::test_check_prints_the_command_that_publishes",
     ("cli/follow_up.py", "promote"): (
         "tests/contract/test_promote_command.py::test_the_command_that_approves_does_what_this_one_would"
     ),
