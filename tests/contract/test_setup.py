@@ -245,10 +245,7 @@ def test_three_channels_have_their_clicks_in_order(
         *("72h after staging got", "If others pushed the package before", "72h after production got"),
         *("packages/container/flux-manifests/settings", "packages/container/flux-stable/settings"),
         *("secretRef", "three-credentials-each", "the-first-installation"),
-        *(
-            f"of {it} that has Flux and follows no channel yet, one first. If"
-            for it in ("staging", "production", "stable")
-        ),
+        "of staging, then of production, then of stable that has Flux and follows no channel yet, one first. If",
         "Later: no Kustomization applies flux-manifests. When a file there changes, by `setup` or by hand, apply it",
         "Look in this clone for what is missing",
     )

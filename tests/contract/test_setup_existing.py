@@ -90,7 +90,7 @@ def test_what_is_in_the_artifact_stays_there(clone: Path, registry: InMemoryRegi
     assert [it for it in listed(clone) if "differs" in it or "Bring" in it] == []
     assert any("command adopt, artifact staging" in it for it in listed(clone))
     text = "".join(it.read_text() for it in clone.rglob("*.md"))
-    assert "Clusters of staging, when" in text
+    assert "Clusters of staging, then of production, each when" in text
     assert run(["setup", "--yes"]) == 0
     assert "".join(it.read_text() for it in clone.rglob("*.md")) == text
 

@@ -44,22 +44,23 @@ REFERRED = {  # by its number in the tutorial
     r"Steps \d+ to (\d+) of the list, which": "artifact stable",
     r"Then steps (\d+) to \d+\.": "Give the contexts",
     r"Then steps \d+ to (\d+)\.": "with a TOKEN",
-    r"\| (\d+) \| waits until": "Move staging.",
+    r"\| (\d+) \| for one cluster: waits": "Move one cluster.",
     r"\| (\d+) \| leaves only": "delete Flux from their folders",
     r"\| (\d+) \| looks whether": "Let Git apply the rest",
     r"\| (\d+) \| lets Git delete": "Set `prune: true`",
     r"Steps (\d+) and \d+ need": "delete Flux from their folders",
     r"Steps \d+ and (\d+) need": "Set `prune: true`",
-    r"so step (\d+) moves one": "Move production-eu first",
-    r"then step (\d+) moves": "Then the others, one after the other, until a command fails: production-us.",
-    r"so finish step (\d+) of a channel first": "Set `prune: true`",
-    r"Between steps (\d+) and \d+,": "Move staging.",
+    r"so step (\d+) moves one": "Move one cluster.",
+    r"After step (\d+) of a channel": "Set `prune: true`",
+    r"Between steps (\d+) and \d+,": "Move one cluster.",
     r"Between steps \d+ and (\d+),": "Let Git apply the rest",
 }
-MOST = 33  # boxes for three channels, whatever the number of clusters
+PROMOTED = ", then of production-us, each when it has its first digest"
+MOST = 22  # boxes for three channels, whatever the number of clusters
 
 SETTINGS = "Settings of acme/fleet"
 US = "Clusters of production-us, when production-us has its first digest"
+ALL = "Clusters of staging, then of production, then of stable, each when it has its first digest"
 
 
 def git(top: Path, *words: str) -> None:
@@ -192,30 +193,33 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
     names = terminal.run(block(listed, "Give the contexts"))
     assert sorted(names) == sorted(f"kubectl config get-contexts {cluster}" for cluster in CLUSTERS)
     for channel, clusters in (("staging", CLUSTERS[:1]), ("production", CLUSTERS[1:3]), ("stable", CLUSTERS[3:])):
-        title = f"Clusters of {channel}, when {channel} has its first digest"
-        assert terminal.run(block(listed, "Move ", title)) == moves(clusters[0], channel)
-        if others := clusters[1:]:
-            every = [call for cluster in clusters for call in moves(cluster, channel)]
-            assert terminal.run(block(listed, f"a command fails: {others[0]}.", title)) == every
+
+        def of_channel(words: str, channel: str = channel) -> str:
+            return block(listed, words, ALL).replace("CHANNEL=staging", f"CHANNEL={channel}")
+
+        move = of_channel("Move one cluster.")
+        assert terminal.run(move) == moves(clusters[0], channel)
+        every = [call for cluster in clusters for call in moves(cluster, channel)]
+        assert terminal.run(move.replace("MOST=1", "MOST=999")) == every
         for _ in range(2):
-            terminal.run(block(listed, "delete Flux from their folders", title))
+            terminal.run(of_channel("delete Flux from their folders"))
         for cluster in clusters:
             folder = clone / f"clusters/{cluster}/flux-system"
             assert sorted(it.name for it in folder.iterdir()) == ["gotk-sync.yaml", "kustomization.yaml"]
             assert (folder / "kustomization.yaml").read_text() == ONLY_SYNC
-        resumed = block(listed, "Let Git apply the rest", title)
+        resumed = of_channel("Let Git apply the rest")
         assert terminal.run(resumed) == []  # main has Flux still
         git(clone, "update-ref", "-d", "refs/remotes/origin/main")
         assert terminal.run(resumed.replace("-q origin", "-q nowhere")) == []  # git does not know what main has
         terminal.merge(follows.replace("staging", channel))
         if channel != "stable":  # of the others Git has a folder to compare with
-            assert title in left(*THREE, "--yes")
+            assert any(it.startswith(f"Clusters of {channel}") for it in left(*THREE, "--yes"))
         assert terminal.run(resumed) == [call for cluster in clusters for call in resumes(cluster)]
-        terminal.run(block(listed, "Set `prune: true`", title))
+        terminal.run(of_channel("Set `prune: true`"))
         assert all("prune: true" in sync_of(cluster) for cluster in clusters)
         assert not (clone / f"flux-manifests/{channel}/clusters.txt").exists()
         terminal.merge(follows.replace("staging", f"{channel}-prunes"))
-        assert title not in left(*THREE, "--yes")
+        assert not any(it.startswith("Clusters of") and f"of {channel}," in it for it in left(*THREE, "--yes"))
     ordinary = left(*THREE)
     assert line(ordinary, "A cluster without Flux gets it first")
     assert not any("gotk" in it for it in ordinary)
@@ -230,16 +234,30 @@ def test_forty_clusters_have_few_boxes_and_each_its_name(clone: Path, left: Call
     listed = left(*THREE)
     steps = [it for it in listed if re.match(r"\d+\. ", it)]
     assert len(steps) <= MOST
-    moved = [it for it in steps if re.search(r"\. (Move|Then the others)", it)]
-    found = re.findall(r"\w+-\d\d\b", "\n".join(moved))
-    assert found == [name for there in names.values() for name in there]
-    others = "\n".join(it for it in steps if it not in moved)
-    assert set(re.findall(r"\w+-\d\d\b", others)) == {"staging-00"}  # whose files the artifact takes over
-    loop = block(listed, "Then the others", "Clusters of production, when production has its first digest")
+    assert set(re.findall(r"\w+-\d\d\b", "\n".join(steps))) == {"staging-00"}  # whose files the artifact takes over
+    for channel, there in names.items():
+        assert (clone / f"flux-manifests/{channel}/clusters.txt").read_text().split() == there
+    move = block(listed, "Move one cluster.", ALL).replace("CHANNEL=staging", "CHANNEL=production")
     terminal, (first, second, third) = Terminal(clone), (moves(name, "production") for name in names["production"][:3])
-    assert terminal.run(loop, fails="* production-02 apply *") == [*first, *second, *third[:3]]
-    unready = terminal.run(block(listed, "Move production-00 first"), fails="*jsonpath*")
+    rest = move.replace("MOST=1", "MOST=999")
+    assert terminal.run(rest, fails="* production-02 apply *") == [*first, *second, *third[:3]]
+    unready = terminal.run(move, fails="*jsonpath*")
     assert unready == first[:1]  # nothing is suspended or applied before Git stops pruning
+
+
+@pytest.mark.parametrize("channel", ["", "other"])
+def test_the_commands_for_a_channel_that_is_none_change_nothing(
+    clone: Path, left: Callable[..., list[str]], channel: str
+) -> None:
+    for cluster in CLUSTERS:
+        bootstrap(clone, f"clusters/{cluster}/flux-system")
+    listed = left(*THREE)
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "as flux bootstrap leaves it")
+    terminal = Terminal(clone)
+    for words in ("Move one cluster.", "delete Flux from their folders", "Let Git apply the rest", "Set `prune: true`"):
+        assert terminal.run(block(listed, words, ALL).replace("CHANNEL=staging", f"CHANNEL={channel}")) == []
+    assert not subprocess.check_output(["git", "-C", str(clone), "status", "--porcelain"])
 
 
 def test_each_page_that_the_list_names_is_there(clone: Path, left: Callable[..., list[str]]) -> None:
@@ -309,14 +327,21 @@ def test_patches_of_one_cluster_s_sync_objects_are_never_overwritten(
         ("production-b", {**OWN, "kustomization.yaml": own}),
     ):
         bootstrap(clone, f"clusters/{name}/flux-system", own=written)
-    words = "In each kustomization.yaml leave only gotk-sync.yaml, and your patches of the objects in it."
     listed = left(*THREE)
-    assert "leave only" not in line(
-        listed[: listed.index("Clusters of production, when production has its first digest")],
-        "delete Flux from their folders",
-    )
-    assert line(listed, words)
-    assert "echo 'resources" not in block(listed, words)
+    assert line(listed, ", production-b differs from staging")  # it does not move yet
+    assert "leave only" not in line(listed, "delete Flux from their folders")
+    (clone / "flux-manifests/production/clusters.txt").write_text("production-a\nproduction-b\n")
+    listed = left(*THREE, "--yes")
+    told = line(listed, "In kustomization.yaml of production-b leave only gotk-sync.yaml, and your patches of the obj")
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "as flux bootstrap leaves it")
+    Terminal(clone).run(block(listed, told).replace("CHANNEL=staging", "CHANNEL=production"))
+    folders = [clone / f"clusters/{name}/flux-system" for name in ("production-a", "production-b")]
+    assert [(it / "kustomization.yaml").read_text() for it in folders] == [ONLY_SYNC, own]
+    sync = folders[0] / "gotk-sync.yaml"  # of a folder without Flux
+    sync.write_text(sync.read_text().replace("prune: true", "prune: false"))
+    bootstrap(clone, "clusters/production-b/flux-system", own={**OWN, "kustomization.yaml": own})
+    assert "of production-a, production-b leave" in line(left(*THREE, "--yes"), "delete Flux from their folders")
 
 
 @pytest.mark.parametrize(
@@ -406,7 +431,7 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
     names.write_text("production-d\nproduction-b\n")  # as the guide says, once that is settled
     settled = left(*THREE, "--yes")
     assert names.read_text() == "production-b\nproduction-d\n"
-    assert line(settled, "Then the others, one after the other, until a command fails: production-d.")
+    assert line(settled, "Move one cluster.")
     assert "Steps below move them all the same" in line(settled, "folders, production-b differs")
     assert "No step below moves them" in line(settled, "folders, production-e differs")
     assert "## Folders that differ\n" in (DOCS / "guides/migration.md").read_text()
@@ -518,7 +543,7 @@ def test_a_cluster_that_needs_a_patch_gets_a_promoted_channel_by_the_commands_of
     assert "what staging does not have, and no patch in `sync` of production-us." in line(
         listed, "production-us differs"
     )
-    assert "kubectl --context production-us apply -f flux-manifests/production-us &&" in block(listed, "Move prod", US)
+    assert line(listed, PROMOTED)
     *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
     assert (last.name, last.promote and last.promote.source) == ("production-us", "production")
     _, applied = yaml.safe_load_all((clone / "flux-manifests/production-us/sync.yaml").read_text())
@@ -546,7 +571,7 @@ def test_the_commands_of_the_guide_for_a_cluster_that_differs_keep_what_it_has(
     terminal.run(name)
     listed = left(*again.split()[1:], "--yes")
     assert "command promote, artifact production-us" in "\n".join(listed)
-    assert "kubectl --context production-us apply -f flux-manifests/production-us &&" in block(listed, "Move prod", US)
+    assert line(listed, PROMOTED)
     source, applied = yaml.safe_load_all((clone / "flux-manifests/production-us/sync.yaml").read_text())
     others = [*yaml.safe_load_all((clone / "flux-manifests/production/sync.yaml").read_text())]
     assert [it["metadata"] for it in (source, applied)] == [it["metadata"] for it in others]
@@ -594,7 +619,7 @@ def test_patches_that_one_cluster_has_come_into_a_promoted_channel_by_the_comman
         listed, "Read `sync` of production-us in .github/flux-manifests.yaml: it has the patches that the artifact"
     )
     assert (clone / "flux-manifests/production-us/clusters.txt").read_text() == "production-us\n"
-    assert "kubectl --context production-us apply -f flux-manifests/production-us &&" in block(listed, "Move prod", US)
+    assert line(listed, PROMOTED)
     *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
     assert (last.name, last.promote and last.promote.source) == ("production-us", "production")
     assert "        - patch: |\n            - op: add\n" in config(clone)  # which a person reads
@@ -722,7 +747,7 @@ def test_clusters_of_a_channel_that_is_not_named_move_only_by_a_list_that_is_the
     listed = left("setup", "staging", "--yes")
     assert not names.exists()
     assert "flux-manifests/production/clusters.txt" not in "\n".join(listed)
-    assert line(listed, "Move stable.")
+    assert line(listed, "Clusters of staging, then of stable, each when it has its first digest")
 
 
 def test_a_patch_of_a_whole_channel_is_told_as_such(clone: Path, left: Callable[..., list[str]]) -> None:
@@ -757,7 +782,7 @@ def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list
         "`sync` of stable. To leave them out, delete their names there and run `setup` again: "
         "https://github.com/acme/ci-automation/blob/HEAD/docs/guides/migration.md#folders-that-differ"
     )
-    assert line(named, "Move eu-02.")
+    assert line(named, ALL)
     assert sum("eu-03" in it for it in named) == len(("who differs", "its diff"))
 
 
@@ -898,7 +923,7 @@ def test_a_listed_cluster_whose_folder_cannot_be_taken_over_any_more_does_not_mo
     listed = left("setup", "--yes")
     assert names.read_text().split() == ["production-eu"]
     assert "cannot be read" in line(listed, "`flux bootstrap` made clusters/production-us/flux-system too")
-    assert not any("Then the others" in it for it in listed)
+    assert line(listed, "Move its cluster.")
 
 
 def test_a_file_that_is_no_text_is_told(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
