@@ -218,7 +218,7 @@ class Hub(Hiding, Struct):
 
     def _require_same(self, commit: str, paths: Iterable[str]) -> None:
         """Check that a commit has the same files and folders as that of this run; what a link leads to is not known."""
-        if not self.job.sha:
+        if self.job.sha in {"", commit}:
             return
         asked = tuple(paths)
         if linked := next((it for it in asked if any(map(Path.is_symlink, (Path(it), *Path(it).parents)))), None):

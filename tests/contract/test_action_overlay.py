@@ -583,6 +583,7 @@ def test_a_minor_whose_approval_does_not_count_keeps_no_content_from_being_appli
 
 def test_a_merge_by_another_person_publishes_the_content_by_itself(scene: Scene, before: str) -> None:
     number = by_request(scene, patch("2Gi"))
+    scene.fleet.review(number, "rita", "CHANGES_REQUESTED")  # who may only read
     scene.fleet.merge(number, "ben")
     checkout(scene)
     asked = len(scene.forge.requests)
