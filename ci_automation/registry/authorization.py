@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.net.waiting import Clock, Deadline
 
 CLIENT_ID = "flux-manifests"
+_AS_BYTES = "surrogateescape"  # what the environment has may be no text
 _MAX_TOKEN_ANSWER_BYTES = 1 << 20
 _DEFAULT_LIFETIME = 60  # of a token without a stated lifetime, by the token specification
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -211,7 +212,7 @@ class Authorization:
     def _basic(self, credential: Credential | None) -> str | None:
         if credential is None or credential.identity_token:  # an identity token gets tokens, and is not a password
             return None
-        encoded = base64.b64encode(f"{credential.username}:{credential.password}".encode()).decode()
+        encoded = base64.b64encode(f"{credential.username}:{credential.password}".encode(errors=_AS_BYTES)).decode()
         self._keep_secret(encoded)
         return f"Basic {encoded}"
 
@@ -248,7 +249,7 @@ class Authorization:
             form = {"grant_type": "refresh_token", "refresh_token": credential.identity_token, "client_id": CLIENT_ID}
             headers = {"Content-Type": "application/x-www-form-urlencoded"}
             asked = {"service": challenge.service, "scope": " ".join(key.scopes)}
-            body = urlencode(form | asked).encode()
+            body = urlencode(form | asked, errors=_AS_BYTES).encode()
             return Request("POST", challenge.realm, headers, body, _MAX_TOKEN_ANSWER_BYTES, scope=scope)
         separator = "&" if urlsplit(challenge.realm).query else "?"
         query = [("service", challenge.service), *(("scope", each) for each in key.scopes)]

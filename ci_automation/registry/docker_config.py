@@ -88,7 +88,7 @@ class DockerConfig(Hiding, Struct, frozen=True):
     def _read(self) -> dict[str, Any]:
         try:
             raw = self._bytes()
-            value = json.loads(raw) if len(raw) <= _MAX_CONFIG_BYTES else None
+            value = _parsed(raw) if len(raw) <= _MAX_CONFIG_BYTES else None
         except FileNotFoundError:
             if self.must_exist:
                 raise InvalidRegistryConfig(self.path, "there is no such file") from None
@@ -170,12 +170,18 @@ class DockerConfig(Hiding, Struct, frozen=True):
                 return None
             raise CredentialHelperFailed(self.path, name, f"ended with {done.returncode}")
         try:
-            match json.loads(done.stdout):
+            match _parsed(done.stdout):
                 case {"Username": str(username), "Secret": str(secret)}:
                     return Credential.of(username, secret) if username or secret else None
         except (ValueError, RecursionError):
             pass
         raise CredentialHelperFailed(self.path, name, "did not answer in the form of helpers")
+
+
+def _parsed(raw: bytes) -> Any:  # noqa: ANN401 - it is JSON, and looked at by match
+    value = json.loads(raw)
+    json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    return value
 
 
 def _section(path: Path, config: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:

@@ -109,6 +109,22 @@ class TestAskedFor:
             registry.manifest(channel(server))
         assert [seen.authorization for seen in server.seen] == [None, BASIC, BASIC]
 
+    def test_a_password_of_bytes_that_are_no_text_is_shown_as_it_is(
+        self, server: HostileRegistry, opened: Opened
+    ) -> None:
+        server.answer = lambda seen: MANIFEST if seen.authorization else challenge("Basic")
+        opened(server.host, Source(Credential(USER, b"canary-\xe9".decode(errors="surrogateescape")))).manifest(
+            channel(server)
+        )
+        shown = f"{USER}:canary-".encode() + b"\xe9"
+        assert server.seen[-1].authorization == f"Basic {base64.b64encode(shown).decode()}"
+        server.seen.clear()
+        server.answer = Wall().answer
+        opened(server.host, Source(Credential.of("<token>", b"\xe9".decode(errors="surrogateescape")))).manifest(
+            channel(server)
+        )
+        assert b"refresh_token=%E9&" in server.seen[1].body
+
     @pytest.mark.parametrize(
         "text",
         [

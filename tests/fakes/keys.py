@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import ssl
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
@@ -36,7 +37,7 @@ def cosign_key(password: str, *, claimed_n: int = N, kind: str = "SIGSTORE") -> 
 def envelope(password: str, content: bytes | None = None) -> dict[str, Any]:
     """Return what is inside a `cosign.key` (go-securesystemslib, `encrypted`): our key, or `content`."""
     salt, nonce = b"s" * 32, b"n" * 24
-    derived = hashlib.scrypt(password.encode(), salt=salt, n=N, r=R, p=P, dklen=32)
+    derived = hashlib.scrypt(os.fsencode(password), salt=salt, n=N, r=R, p=P, dklen=32)
     der = signing_key().key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     ciphertext = SecretBox(derived).encrypt(der if content is None else content, nonce).ciphertext
     return {

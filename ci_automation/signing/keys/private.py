@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any, Self
 
@@ -116,7 +117,7 @@ def _password_for(data: bytes, password: str | None, where: str) -> bytes | None
         return None
     if password is None:
         raise WrongPassword(where, given=False)
-    return password.encode()
+    return os.fsencode(password)
 
 
 def _open_cosign_key(body: bytes, password: str | None, where: str) -> bytes:
@@ -127,7 +128,7 @@ def _open_cosign_key(body: bytes, password: str | None, where: str) -> bytes:
     n, r, p = envelope["n"], envelope["r"], envelope["p"]
     try:
         derived = hashlib.scrypt(
-            password.encode(), salt=envelope["salt"], n=n, r=r, p=p, dklen=32, maxmem=_MAX_SCRYPT_BYTES
+            os.fsencode(password), salt=envelope["salt"], n=n, r=r, p=p, dklen=32, maxmem=_MAX_SCRYPT_BYTES
         )
     except ValueError as error:
         raise KeyUnreadable(where, str(error)) from None

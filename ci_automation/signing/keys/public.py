@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -220,7 +221,7 @@ def read_key(location: str, environment: Mapping[str, str], folder: Path) -> byt
     if location.startswith("env://"):
         if not (text := environment.get(location.removeprefix("env://"))):
             raise KeyFileMissing(location, "the variable is not set")
-        return text.encode()
+        return os.fsencode(text)
     try:
         with (folder / location).open("rb") as file:
             data = file.read(_MAX_KEY_BYTES + 1)

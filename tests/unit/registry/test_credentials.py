@@ -88,6 +88,7 @@ class TestFile:
             pytest.param('{\n"auths":\n}', "line 3", id="the line is said"),
             pytest.param("[]", "not a JSON object", id="a list"),
             pytest.param("[" * 100_000, "not JSON", id="a bomb"),
+            pytest.param('{"x": "\\ud800"}', "not JSON", id="half a character"),
             pytest.param(" " * (1 << 20) + "{}", "too large", id="too large"),
             pytest.param({"auths": []}, "auths is not an object", id="auths is a list"),
             pytest.param({"credHelpers": 1}, "credHelpers is not an object", id="credHelpers is a number"),
@@ -227,6 +228,11 @@ class TestHelpers:
             pytest.param("echo 'secret: no keychain'; exit 3", "ended with 3", id="an error"),
             pytest.param("echo secret", "did not answer in the form of helpers", id="not JSON"),
             pytest.param("echo '[1]'", "did not answer in the form of helpers", id="a list"),
+            pytest.param(
+                r"""echo '{"Username": "secret", "Secret": "\ud800"}'""",
+                "did not answer in the form of helpers",
+                id="half a character",
+            ),
             pytest.param('echo \'{"Username": "secret"}\'', "did not answer in the form of helpers", id="a half"),
         ],
     )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from hashlib import sha512
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,15 @@ def test_every_form_opens_to_the_same_key(data: bytes) -> None:
     key = SigningKey.from_bytes(data, PASSWORD, "here")
     assert key.public.fingerprint == signing_key().public.fingerprint
     assert signing_key().public.accepts(key.sign(b"message"), b"message")
+
+
+@pytest.mark.parametrize("form", ["cosign.key", "PKCS #8"])
+def test_a_password_of_bytes_that_are_no_text_opens_it_too(form: str) -> None:
+    password = b"canary-b\xe9ttery"
+    encrypted = PRIVATE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password))
+    given = os.fsdecode(password)  # as it is in the environment
+    data = encrypted if form == "PKCS #8" else cosign_key(given)
+    assert SigningKey.from_bytes(data, given, "here").public.fingerprint == signing_key().public.fingerprint
 
 
 @pytest.mark.parametrize("name", [name for name in FORMS if name.startswith(("encrypted", "cosign"))])
