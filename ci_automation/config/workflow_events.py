@@ -25,6 +25,7 @@ _SAFE_EVENTS = ("schedule", "workflow_dispatch", "push", "repository_dispatch")
 _ASKED_WITH = ("artifact", "version", "base", "target", "key")  # the inputs of a run that waits for approval
 _SENT = "repository_dispatch"
 PUBLISHED, REQUESTED = "flux-manifests-published", "flux-manifests-update-requested"  # the types that the action sends
+NO_ARTIFACT = "none"  # the first that *Run workflow* offers: no linter takes an empty option
 LOCK_FILE = ".github/flux-manifests.lock.yaml"
 _TO_ANNOUNCE = {"contents": "write", "actions": "read"}
 _LOOKING = frozenset({"update", "fleet"})  # they compare the content in Git
@@ -118,16 +119,16 @@ def event_advice(
     """
     config = config or Config(GitHubSourceConfig(), named_artifacts(uses))
     found = [*_left_out(uses, config), *_late(uses, config, file, place.branch if place else "main")]
-    hearing = {
-        id(use.workflow): use.workflow for use in uses if {PUBLISHED, REQUESTED}.intersection(_types(use.workflow))
-    }
-    for workflow in hearing.values():
+    workflows = {id(use.workflow): use.workflow for use in uses}.values()
+    found += [problem for it in workflows for problem in _offered(it, config)]
+    hearing = [it for it in workflows if {PUBLISHED, REQUESTED}.intersection(_types(it))]
+    for workflow in hearing:
         if "client_payload.key" not in text(workflow.value.get("run-name")):
             what = "does not show the key of an event, so its sender sends it again and again. Write run-name: "
             found.append(workflow.problem(f"{what}'Flux ${{{{ github.event.client_payload.key }}}}'", "on", _SENT))
     found += [problem for use in uses for problem in (*_untold(use, config), *missing_login(use, config))]
     told = {name.lower() for it in config.artifacts for name in it.announce}
-    heard = any(PUBLISHED in _types(it) for it in hearing.values())
+    heard = any(PUBLISHED in _types(it) for it in hearing)
     if uses and place and place.repository.lower() in told and not heard:
         what = f"is announced to {place.repository}, where no workflow that uses the action starts on {PUBLISHED}. "
         found.append(uses[0].workflow.problem(f"what it publishes {what}Copy consumers.yaml, or leave announce out"))
@@ -142,6 +143,20 @@ def _left_out(uses: Sequence[ActionUse], config: Config) -> Iterator[Problem]:
     if fixed := [use for use in working if use.is_fixed and missing]:
         what = f"no job updates or promotes {', '.join(missing)}. Leave artifact out here to work on all, or add a job"
         yield fixed[0].workflow.problem(what, *fixed[0].path, "with", "artifact")
+
+
+def _offered(workflow: CheckedWorkflow, config: Config) -> Iterator[Problem]:
+    """Yield the list of artifacts that *Run workflow* offers, if it is not that of the configuration."""
+    asked = workflow.triggers.get("workflow_dispatch")
+    inputs = asked.get("inputs") if isinstance(asked, dict) else None
+    artifact = inputs.get("artifact") if isinstance(inputs, dict) else None
+    offered = [name for name in _listed(artifact, "options") if name not in {"", NO_ARTIFACT}]
+    names = [it.name for it in config.artifacts]
+    if offered and set(offered) != set(names):
+        what = f"offers the artifacts {', '.join(offered)}, and the configuration has {', '.join(names)}. "
+        yield workflow.problem(
+            f"{what}Run `setup` again, or correct the options", "on", "workflow_dispatch", "inputs", "artifact"
+        )
 
 
 def _untold(use: ActionUse, config: Config) -> Iterator[Problem]:

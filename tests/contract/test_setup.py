@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 TUTORIAL = (ROOT / "docs/tutorials/three-channels.md").read_text()
 ARTIFACT_LINE = "          artifact: oci://ghcr.io/acme/flux-manifests:production\n"
 LONGEST = 255  # characters: two lines of a wide terminal
+ASKED = "The artifact, for all commands but update"
 CHANNEL = "oci://ghcr.io/acme-corp/flux:stable"
 FOR_READERS = ("Copy", "in place of the", "leave out the line", "with an overlay in Git", "for clusters without")
 TODO = ".github/flux-manifests.todo.md"
@@ -339,6 +340,8 @@ def test_the_tutorial_has_what_setup_writes_and_lists(
     shipped = shipped.partition("\n#\n")[2].replace(
         "; with an overlay in Git, add its folder: clusters/production/**", ""
     )
+    shipped = shipped.replace("The artifact's name in .github/flux-manifests.yaml, if it has several", ASKED, 1)
+    shipped = shipped.replace("type: string", "type: choice\n        options: [none, staging, production, stable]", 1)
     assert written[".github/workflows/flux.yaml"] == shipped.replace("paths: [", "paths: [clusters/flux-system/**, ")
     assert f"```yaml\n{written['.github/flux-manifests.yaml'].partition(chr(10))[2]}```" in TUTORIAL
     named = re.findall(r"`([\w./-]+\.(?:yaml|md))`", " ".join(re.findall(r"^\| `.*$", TUTORIAL, re.MULTILINE)))
@@ -393,6 +396,20 @@ def test_first_digests_come_from_channel_to_channel_with_these_files(
     told = [line for it in (fresh, shown, done, waiting, *promoted) for line in it.summary.splitlines()]
     assert len(quoted) == 8
     assert set(quoted) <= set(told)
+
+
+@pytest.mark.parametrize("signing", ["keyless", "key"])
+def test_run_workflow_offers_the_names_of_several_channels(clone: Path, signing: str) -> None:
+    def asked() -> dict[str, object]:
+        text = files(clone)[".github/workflows/flux.yaml"]
+        found: dict[str, object] = yaml.safe_load(text)[True]["workflow_dispatch"]["inputs"]["artifact"]
+        return found
+
+    first = ("setup", CHANNEL, "--signing", signing, *ACTION)
+    assert run([*first]) == 0
+    assert (asked()["type"], "options" in asked()) == ("string", False)
+    assert run(["setup", "oci://ghcr.io/acme-corp/other:edge", "--signing", signing, *ACTION, "--yes"]) == 0
+    assert (asked()["type"], asked()["options"]) == ("choice", ["none", "stable", "edge"])
 
 
 def test_a_second_channel_keeps_what_starts_the_first_and_a_declined_file_is_named(

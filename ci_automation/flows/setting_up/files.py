@@ -13,6 +13,7 @@ from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.artifact.yaml import nodes, place_of, plain, yaml_of
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
+from ci_automation.config.workflow_events import NO_ARTIFACT
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
 from ci_automation.config.workflows import ActionUse, CheckedWorkflow, action_uses, read_workflow
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers, UnfitAnswer, require_plain, require_usable
@@ -33,6 +34,8 @@ ISSUER, PUBLIC_KEY = "https://token.actions.githubusercontent.com", "cosign.pub"
 _SCHEMA = "docs/reference/config.schema.json"
 _ARTIFACT, _REPOSITORY = "oci://ghcr.io/acme/flux-manifests:production", "acme/fleet"
 _ARTIFACT_LINE = re.compile(rf"^ +artifact: {_ARTIFACT}\n", re.MULTILINE)
+_ASKED = f"The artifact's name in {CONFIGURATION}, if it has several\n        type: string\n"
+_OFFERED = "The artifact, for all commands but update\n        type: choice\n        options: {}\n"
 _FOR_READERS = re.compile(r"\A# Copy (?:[^\n]+\n)+?#\n|; with an overlay in Git[^\n]+| # for clusters without[^\n]+")
 _USED = re.compile(r"acme/ci-automation((?:/\.github/workflows/[a-z]+\.yaml)?)@([0-9a-f]{40})")
 _ACTION = re.compile(r"([\w.-]+/(?:ci-automation|flux-manifests))(?:/[^@]*)?@(.+)")
@@ -153,6 +156,9 @@ def _filled(shipped: str, answers: Answers, config: Config) -> str:
     names = dict(zip(_NAMES, own, strict=True))
     text = _FOR_READERS.sub("", _template(shipped))
     text = _ARTIFACT_LINE.sub("", text) if answers.keyless else text  # the configuration names the artifact
+    if len(config.artifacts) > 1:
+        offered = [NO_ARTIFACT, *(it.name for it in config.artifacts)]
+        text = text.replace(_ASKED, _OFFERED.format(yaml_of(offered, flow=True)))
     text = _NAMED.sub(lambda found: names[found[0]], text)
     if overlays and "schedule:" in text and "  push:" not in text:
         push = f"  push: # a merge that changes what is published\n    branches: [{place.branch}]\n    paths: ["

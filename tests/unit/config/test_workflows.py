@@ -620,6 +620,23 @@ class TestAdvice:
         assert advice(files, way[1]) == []
 
     @pytest.mark.parametrize(
+        ("options", "other"),
+        [("[none, production, staging]", False), ("['', production]", True), ("[production, staging, edge]", True)],
+    )
+    def test_a_list_of_other_artifacts_than_those_of_the_configuration_is_named(
+        self, options: str, *, other: bool
+    ) -> None:
+        asked = "if it has several\n        type: string"
+        text = SHIPPED["flux.yaml"].read_text().replace(NAMED, "")
+        listed = text.replace(asked, f"if it has several\n        type: choice\n        options: {options}")
+        assert advice({"flux.yaml": text}, TWO) == []
+        told = advice({"flux.yaml": listed}, TWO)
+        assert [it.partition(" offers the artifacts production")[1] != "" for it in told] == [True] * other
+        assert not told or told[0].endswith(
+            "and the configuration has production, staging. Run `setup` again, or correct the options"
+        )
+
+    @pytest.mark.parametrize(
         ("kept", "config", "missing"),
         [
             (True, TWO, "staging"),
