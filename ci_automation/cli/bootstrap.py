@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,8 @@ from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.follow_up import verifying_keys
 from ci_automation.cli.output import print_json, print_line, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.target import configured
 from ci_automation.cli.wiring import reading
-from ci_automation.config.model import UnknownArtifact
 from ci_automation.flows.bootstrap import Installation, bootstrap, prepare
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.programs.kubectl import Kubectl
@@ -23,7 +22,6 @@ from ci_automation.flows.sync import sync
 from ci_automation.flux.following import SyncSettings
 
 if TYPE_CHECKING:
-    from ci_automation.config.sections import Artifact
     from ci_automation.flows.ports import Ports
 
 
@@ -53,7 +51,7 @@ def sync_manifests_command(
     if given.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": [*found.objects()]})
         return
-    print_text(found.to_yaml(verifying_keys(_configured(artifact, given), given)).rstrip("\n"))
+    print_text(found.to_yaml(verifying_keys(configured(artifact, configuration(given)), given)).rstrip("\n"))
 
 
 @click.command("bootstrap-manifests", cls=HeadedCommand)
@@ -123,13 +121,5 @@ def _prepared(artifact: str, timeout: str, given: Arguments) -> tuple[Installati
 
 def _sync_settings(artifact: str, given: Arguments) -> SyncSettings:
     """Return the settings of the cluster's objects as they are configured for an artifact."""
-    configured = _configured(artifact, given)
-    return (configured.sync if configured else None) or SyncSettings()
-
-
-def _configured(artifact: str, given: Arguments) -> Artifact | None:
-    """Return what is configured for an artifact, if anything is."""
-    with suppress(UnknownArtifact):
-        if config := configuration(given):
-            return config.find(artifact)
-    return None
+    found = configured(artifact, configuration(given))
+    return (found.sync if found else None) or SyncSettings()

@@ -10,12 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.approval.content import rules_of
-from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.places import GITHUB_API, github
+from ci_automation.cli.target import channel_of
 from ci_automation.cli.trust import previewed
 from ci_automation.cli.wiring import NothingNamed, reading, target
-from ci_automation.config.model import Config, EvidenceConfig, PromoteConfig, UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.evidence import Address, CommitStatus, Evidence, Report
 from ci_automation.flows.planning.promotion import Promotion
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import timedelta
 
+    from ci_automation.artifact.reference import Reference
     from ci_automation.cli.target import Target
+    from ci_automation.config.model import Config, EvidenceConfig, PromoteConfig
     from ci_automation.flows.ports import Ports
 
 _SECONDS = 30.0  # for one address
@@ -125,9 +126,11 @@ def promotion_between(
     wanted = source or (configured.source if configured else None)
     if wanted is None:
         raise SourceUnclear(goal.name)
-    if configured and _address(wanted, given) != _address(configured.source, given):
+    config = configuration(given)
+    origin = channel_of(wanted, config)
+    if configured and origin != channel_of(configured.source, config):
         raise OtherSource(goal.name, configured.source, wanted)
-    if _address(wanted, given) == _address(to, given):
+    if origin == goal.channel:
         raise CircularPromotion((goal.channel,))
     planned = _planned(goal, wanted, max(after, configured.after) if configured else after, configured, given)
     return replace(planned, asked=("--from", source) if source else ())
@@ -170,7 +173,7 @@ def promoted(config: Config) -> tuple[str, ...]:
 def _planned(
     goal: Target, source: str, after: timedelta, configured: PromoteConfig | None, given: Arguments
 ) -> PlannedPromotion:
-    reference = _address(source, given)
+    reference = channel_of(source, configuration(given))
     try:
         evidence = tuple(_evidence(each, given) for each in configured.evidence) if configured else ()
         origin = _origin(source, goal.ports, given)
@@ -195,16 +198,6 @@ def _origin(source: str, goal: Ports, given: Arguments) -> Ports:
 def _name(channel: Reference, given: Arguments) -> str:
     config = configuration(given)
     return next((it.name for it in config.artifacts if it.channel == channel), "") if config else ""
-
-
-def _address(name: str, given: Arguments) -> Reference:
-    config = configuration(given)
-    try:
-        return config.find(name).channel if config else Reference.parse_channel(name)
-    except UnknownArtifact:
-        if name.startswith(("oci://", "layout:")):
-            return Reference.parse_channel(name)
-        raise
 
 
 def _evidence(of: EvidenceConfig, given: Arguments) -> Evidence:

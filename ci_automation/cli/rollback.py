@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.artifact.reference import LayoutDirectory, Reference
+from ci_automation.artifact.reference import LayoutDirectory
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
 from ci_automation.cli.follow_up import differing, lifting
 from ci_automation.cli.output import confirmed, print_json, print_line, print_parts, print_reading
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.target import channel_of
 from ci_automation.cli.wiring import target
 from ci_automation.errors import Error, PolicyRefused, UsageError
 from ci_automation.flows.publication.past import NotInHistory
@@ -79,9 +80,7 @@ def _tags_here(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
     # Before an option has its value, click leaves the arguments of the line as they are.
     artifact = ctx.params.get("artifact") or next(iter(ctx.args), "")
     try:
-        config = configuration(Arguments(config=ctx.params.get("config")))
-        is_name = config is not None and not artifact.startswith(("oci://", "layout:"))
-        channel = config.find(artifact).channel if config and is_name else Reference.parse_channel(artifact)
+        channel = channel_of(artifact, configuration(Arguments(config=ctx.params.get("config"))))
         is_here = isinstance(channel.repository, LayoutDirectory)
         tags = open_registry(channel).tags(channel) if is_here else ()
     except (Error, OSError):

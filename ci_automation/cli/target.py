@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.artifact.reference import InvalidReference, Reference
+from ci_automation.config import DEFAULT_PATH
+from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.impact.change import in_shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.artifact.reference import Reference
     from ci_automation.cli.arguments import Arguments
+    from ci_automation.config.model import Config
     from ci_automation.config.sections import Artifact
     from ci_automation.flows.ports import Intent, Ports, Prepared
 
@@ -71,6 +74,34 @@ class Target(Struct, frozen=True):
         from ci_automation.cli.trust import previewed
 
         return self.with_ports(lambda ports: previewed(ports, self.configured, given, subject))
+
+
+def configured(artifact: str, config: Config | None) -> Artifact | None:
+    """Return the configuration's artifact of that name or address; an address that it lacks is none.
+
+    Raises:
+        UnknownArtifact: the configuration has none of that name.
+        InvalidReference: it is no address, and there is no configuration.
+    """
+    if config is None and not {":", "/"} & set(artifact):
+        reason = f"it does not begin with oci:// or layout:, and no {DEFAULT_PATH} is here that has names of artifacts"
+        raise InvalidReference(artifact, reason)
+    try:
+        return config.find(artifact) if config else None
+    except UnknownArtifact:
+        if artifact.startswith(("oci://", "layout:")):
+            return None
+        raise
+
+
+def channel_of(artifact: str, config: Config | None) -> Reference:
+    """Return the channel of that name in the configuration, or at that address.
+
+    Raises:
+        UnknownArtifact, InvalidReference: there is none, as `configured` says, or it is no channel.
+    """
+    found = configured(artifact, config)
+    return found.channel if found else Reference.parse_channel(artifact)
 
 
 def artifacts_there() -> str:

@@ -12,11 +12,11 @@ import click
 from msgspec.structs import replace
 
 from ci_automation.action.job import Job
-from ci_automation.artifact.reference import InvalidReference, Reference
+from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import Arguments, configuration, configuration_root
 from ci_automation.cli.output import confirmation, progress
 from ci_automation.cli.places import clusters, images, kustomize, registry, release_source, upstream
-from ci_automation.cli.target import Target
+from ci_automation.cli.target import Target, configured
 from ci_automation.cli.trust import (
     beside,
     bundle_or_legacy,
@@ -27,7 +27,7 @@ from ci_automation.cli.trust import (
     trusted,
 )
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.config.model import Config, SigningMode, UnknownArtifact
+from ci_automation.config.model import Config, SigningMode
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.ports import Intent, Ports, Prepared, Run
 from ci_automation.flux.options import Options
@@ -90,28 +90,10 @@ def all_targets(config: Config, given: Arguments, *, signs: bool) -> tuple[Targe
     return tuple(it.with_ports(lambda ports: replace(ports, releases=releases, find_upstream=proof)) for it in every)
 
 
-def _configured(artifact: str, config: Config | None) -> Artifact | None:
-    """Return the configuration's artifact of that name or address; an address that it lacks is none.
-
-    Raises:
-        UnknownArtifact: the configuration has none of that name.
-        InvalidReference: it is no address, and there is no configuration.
-    """
-    if config is None and not {":", "/"} & set(artifact):
-        reason = f"it does not begin with oci:// or layout:, and no {DEFAULT_PATH} is here that has names of artifacts"
-        raise InvalidReference(artifact, reason)
-    try:
-        return config.find(artifact) if config else None
-    except UnknownArtifact:
-        if artifact.startswith(("oci://", "layout:")):
-            return None
-        raise
-
-
 def target(artifact: str, given: Arguments, *, signs: bool = True) -> Target:
     """Return the one artifact that is named."""
     config = _begun(given, signs=signs)
-    what = _configured(artifact, config) or Reference.parse_channel(artifact)
+    what = configured(artifact, config) or Reference.parse_channel(artifact)
     return _target(what, config, given, signs=signs)
 
 
@@ -128,10 +110,10 @@ def reading(artifact: str, given: Arguments) -> tuple[Reference, Ports]:
     The key that signs is left alone: reading does not need it.
     """
     config = configuration(given)
-    named = _configured(artifact, config)
+    named = configured(artifact, config)
     reference = named.channel if named else Reference.parse(artifact)
-    configured = named or _same_repository(reference, config, given)
-    return reference, _ports(reference, configured, config, given, partial(_reads, as_job=False))
+    known = named or _same_repository(reference, config, given)
+    return reference, _ports(reference, known, config, given, partial(_reads, as_job=False))
 
 
 def _same_repository(reference: Reference, config: Config | None, given: Arguments) -> Artifact | None:
@@ -292,7 +274,7 @@ def plan_target(plan: Plan, given: Arguments) -> Target:
         PlanForAnotherArtifact: there is a configuration, and it does not have that artifact.
     """
     config = configuration(given)
-    found = _configured(str(plan.artifact), config)
+    found = configured(str(plan.artifact), config)
     if config and found is None:
         raise PlanForAnotherArtifact(plan)
     return _target(found or plan.artifact, config, given)
