@@ -65,7 +65,7 @@ class ContradictingOptions(UsageError):
 class Arguments(Hiding, Struct, frozen=True):
     """The shared options as they were given on the command line; a command has some of them."""
 
-    hides = ("logins", "github_token", "keyless", "keys")
+    hides = ("logins", "github_token", "keyless", "keys", "environments")
 
     config: str | None = None
     registry_config: str | None = None
@@ -99,6 +99,7 @@ class Arguments(Hiding, Struct, frozen=True):
     logins: Callable[[CredentialSource, Mapping[str, str]], CredentialSource] | None = None  # from inputs of the action
     github_token: str | None = None  # same; without it the environment's
     keyless: dict[TrustRoot, KeylessSigner] = field(default_factory=dict)  # of this run
+    environments: dict[str, Mapping[str, str]] = field(default_factory=dict)  # same, by the key that opens with one
     keys: dict[str, LateSigner] = field(default_factory=dict)  # same: those that are kept in files and variables
 
     @classmethod

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from ci_automation.cli.output import print_text
 from ci_automation.cli.parameters import details_option
+from ci_automation.cli.password import environment_for
 
 
 @click.command("public-key")
@@ -30,7 +30,7 @@ def public_key_command(keys: tuple[str, ...], secret: str | None, namespace: str
     from ci_automation.report.cluster_objects import secret_yaml
     from ci_automation.signing.keys.private import load_public_half
 
-    halves = [load_public_half(location, os.environ, Path()) for location in keys]
+    halves = [load_public_half(location, environment_for(location), Path()) for location in keys]
     for location, half in zip(keys, halves, strict=True):
         if half.limits:
             click.echo(f"{location}: {half.limits}", err=True)

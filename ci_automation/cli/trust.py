@@ -17,7 +17,7 @@ from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.trust import NOBODY_NAMED, Trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.sections import Artifact
@@ -78,6 +78,12 @@ def open_ahead(given: Arguments) -> None:
         Background(_late_signer(given.key, given).prepare)
 
 
+def ask_ahead(artifact: Artifact | None, given: Arguments) -> None:
+    """Ask the person at the terminal for the password of the key that signs, before it is opened in the background."""
+    if signing_mode(artifact, given) is SigningMode.KEY:
+        _environment(_key(artifact, given), given)
+
+
 def beside(opening: Callable[[], T], work: Callable[[], U]) -> tuple[U, T]:
     """Return the results of `work` and of `opening` a key, which go side by side.
 
@@ -99,7 +105,7 @@ def _late_signer(location: str, given: Arguments) -> LateSigner:
     from ci_automation.signing.keys.kms import is_kms
     from ci_automation.signing.signer import LateSigner
 
-    made = LateSigner(partial(_key_signer, location))
+    made = LateSigner(partial(_key_signer, location, _environment(location, given)))
     return made if is_kms(location) else given.keys.setdefault(location, made)
 
 
@@ -109,14 +115,23 @@ def _key(artifact: Artifact | None, given: Arguments) -> str:
     return location
 
 
-def _key_signer(location: str) -> Signer:
+def _environment(location: str, given: Arguments) -> Mapping[str, str]:
+    """Return the environment that opens a key, for which a person is asked once in a run."""
+    if location not in given.environments:
+        from ci_automation.cli.password import environment_for
+
+        given.environments[location] = environment_for(location)
+    return given.environments[location]
+
+
+def _key_signer(location: str, environment: Mapping[str, str]) -> Signer:
     from ci_automation.signing.keys.kms import is_kms
     from ci_automation.signing.keys.private import open_private_key
     from ci_automation.signing.signer import KeySigner
 
     if is_kms(location):
         _log_in_as_the_job()
-    return KeySigner(open_private_key(location, os.environ, Path()))
+    return KeySigner(open_private_key(location, environment, Path()))
 
 
 @cache
@@ -200,7 +215,7 @@ def _signs_as(artifact: Artifact | None, given: Arguments) -> Trusted | None:
 
     if is_kms(location := _key(artifact, given)):
         _log_in_as_the_job()
-    return TrustedKeys((load_public_half(location, os.environ, Path()),))
+    return TrustedKeys((load_public_half(location, _environment(location, given), Path()),))
 
 
 def previewed(ports: Ports, artifact: Artifact | None, given: Arguments, subject: str) -> Ports:

@@ -18,6 +18,7 @@ from ci_automation.cli.output import confirmation, progress
 from ci_automation.cli.places import clusters, images, kustomize, registry, release_source, upstream
 from ci_automation.cli.target import Target, configured
 from ci_automation.cli.trust import (
+    ask_ahead,
     beside,
     bundle_or_legacy,
     open_ahead,
@@ -213,6 +214,7 @@ def reading_files(text: str, given: Arguments) -> Tree:
 def _ports(reference: Reference, artifact: Artifact | None, config: Config | None, given: Arguments, who: Who) -> Ports:
     place = partial(registry, reference, artifact, given, writes=who is _signs)
     if who is _signs:
+        ask_ahead(artifact, given)
         opened, (signing, trusting, why_nobody) = beside(partial(who, artifact, given), place)
     else:
         opened = place()

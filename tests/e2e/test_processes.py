@@ -17,6 +17,7 @@ import pytest
 
 from tests.e2e.desk import CHANNEL, SIGNED, TRUSTED
 from tests.e2e.doubles import Said, serving
+from tests.fakes.keys import cosign_key
 
 if TYPE_CHECKING:
     from tests.e2e.desk import Desk
@@ -153,6 +154,54 @@ def test_on_a_terminal_the_table_is_drawn_and_progress_is_one_line(desk: Desk) -
     assert "reading layout:registry:production" in text
     assert "\x1b[33mpossible" in text
     assert "\x1b[33mneeds approval" in text
+
+
+def at_terminal(desk: Desk, typed: str, *arguments: str) -> tuple[int, str, str]:
+    """Return the exit code, the output and what a terminal shows of a command whose first question is answered."""
+    terminal, theirs = pty.openpty()
+    child = desk.child(*arguments, stdin=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    shown = bytearray()
+    with contextlib.suppress(OSError), open(terminal, "r+b", buffering=0) as file:  # noqa: PTH123 - of a descriptor
+        while piece := file.read(4096):
+            shown += piece
+            if typed and b": " in shown:
+                file.write(f"{typed}\n".encode())
+                typed = ""
+    return child.wait(60), child.communicate()[0], shown.decode()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("public-key", "c.key"),
+        ("check", CHANNEL, "--key", "c.key"),
+        ("update", CHANNEL, "--signing", "key", "--key", "c.key"),
+        ("update", CHANNEL, "--signing", "key", "--key", "c.key", *TRUSTED),
+        ("update",),
+    ],
+    ids=["public-key", "check", "update", "trusted", "configured"],
+)
+def test_a_person_at_a_terminal_is_asked_once_for_the_password_of_a_key(desk: Desk, arguments: tuple[str, ...]) -> None:
+    desk.init()
+    desk.write("c.key", cosign_key("it"))
+    if arguments == ("update",):
+        entry = f"{{name: production, url: '{CHANNEL}'}}"
+        desk.config(f"version: 1\ndefaults: {{signing: {{mode: key, key: c.key}}}}\nartifacts: [{entry}]\n")
+    code, _, shown = at_terminal(desk, "it", *arguments)
+    assert shown.count("Password of c.key: ") == 1
+    assert "\nit" not in shown  # it is not echoed
+    assert code == 0, shown
+
+
+def test_a_wrong_password_is_told_and_a_key_without_one_asks_for_none(desk: Desk) -> None:
+    desk.init()
+    desk.write("c.key", cosign_key("it"))
+    code, _, shown = at_terminal(desk, "not-it", "public-key", "c.key")
+    assert (code, "the password does not open the key c.key" in shown) == (22, True)
+    code, out, shown = at_terminal(desk, "", "public-key", "cosign.key")
+    assert (code, "Password" in shown) == (0, False)
+    assert out == (desk.folder / "cosign.pub").read_text()
 
 
 @pytest.mark.parametrize(

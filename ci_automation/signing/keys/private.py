@@ -15,6 +15,7 @@ from ci_automation.errors import SigningError
 from ci_automation.hiding import Hiding
 from ci_automation.signing.keys.kms import KmsKey, is_kms, open_kms
 from ci_automation.signing.keys.public import (
+    PASSWORD_VARIABLE,
     KeyUnreadable,
     OtherHalf,
     PublicKey,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     AnyPrivateKey = EllipticCurvePrivateKey | RSAPrivateKey | Ed25519PrivateKey
 
-PASSWORD_VARIABLE = "COSIGN_PASSWORD"  # noqa: S105  # the name of a variable, not a password
 _MAX_SCRYPT_BYTES = 512 << 20
 _NONCE_BYTES = 24
 _COSIGN_PEM = re.compile(
@@ -51,7 +51,7 @@ class WrongPassword(SigningError):
 
     def __init__(self, where: str, *, given: bool) -> None:
         super().__init__(
-            f"the password in {PASSWORD_VARIABLE} does not open the key {where}"
+            f"the password does not open the key {where}"
             if given
             else f"the key {where} is encrypted, and {PASSWORD_VARIABLE} is not set"
         )

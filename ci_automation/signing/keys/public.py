@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     AnyPublicKey = EllipticCurvePublicKey | RSAPublicKey | Ed25519PublicKey
 
 MIN_RSA_BITS = 2048
+PASSWORD_VARIABLE = "COSIGN_PASSWORD"  # noqa: S105  # the name of a variable, not a password
 _MAX_KEY_BYTES = 64 << 10
 
 

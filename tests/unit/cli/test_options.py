@@ -28,7 +28,8 @@ from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
 from tests.fakes.world import CHANNEL, NOW, World, signing_key
 
-OF_PROGRAM = {"flags", "key_must_open", "logins", "github_token", "keyless", "keys"}  # what no option of its own says
+# What no option of its own says.
+OF_PROGRAM = {"flags", "key_must_open", "logins", "github_token", "keyless", "keys", "environments"}
 
 
 def test_each_option_of_the_command_line_is_one_field() -> None:

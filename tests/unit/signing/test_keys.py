@@ -22,12 +22,12 @@ from cryptography.hazmat.primitives.serialization import (
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import SigningError
 from ci_automation.signing.keys.private import (
-    PASSWORD_VARIABLE,
     SigningKey,
     WrongPassword,
     open_private_key,
 )
 from ci_automation.signing.keys.public import (
+    PASSWORD_VARIABLE,
     KeyFileMissing,
     KeyKind,
     KeyUnreadable,
