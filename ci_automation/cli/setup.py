@@ -202,7 +202,6 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     channels = said.pop("channels") or " ".join("" if config else str(it) for it in found[0].channels.values())
     moving = tuple(name for it in own if it.migration for there in it.migration.moving.values() for name in there)
-    beginning = tuple(it.first[0] for it in own if it.migration and not it.has(it.first[0]))
     return [
         Answers(
             **asdict(its),
@@ -213,7 +212,6 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
             approval=approval,
             again=command_again(channels, said),
             moving=moving,
-            beginning=beginning,
         )
         for its in own
     ]

@@ -260,7 +260,7 @@ def test_three_channels_have_their_clicks_in_order(
 
 
 PACKAGE = "Write under Manage Actions access; the workflow's own package needs none: https://github.com/orgs/acme-corp/"
-PAUSE = "write `paused: true` below `name: staging` in .github/flux-manifests.yaml, or the first run after its adoption"
+PAUSE = "Careful: only when all clusters verify, delete `paused: true` below `name: staging` in .github/flux-manifests."
 ADOPT = ":{0}, unless this workflow signed it. Run workflow at https://{1}: command adopt, artifact {0}. A"
 
 
@@ -278,8 +278,8 @@ ADOPT = ":{0}, unless this workflow signed it. Run workflow at https://{1}: comm
         (None, (PACKAGE, "init, artifact staging, to v", "24h after staging", "24h after production")),
     ],
 )
-@pytest.mark.usefixtures("clone")
 def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
+    clone: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tags: Sequence[str] | None,
@@ -293,7 +293,10 @@ def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
     wanted = [ADOPT.format(it.removeprefix("adopt "), at) if it.startswith("adopt ") else it for it in clicks]
     assert [click for click, line in zip(wanted, left, strict=False) if click not in line] == []
     assert "Make it public" in left[len(clicks)]
-    assert any(PAUSE in step for step in every[: every.index(left[0])]) is ("staging" in (tags or ()))
+    artifacts = parse_config(files(clone)[CONFIG].encode(), "x").artifacts
+    is_there = "staging" in (tags or ())
+    assert [it.paused for it in artifacts] == [is_there, False, False]
+    assert any(PAUSE in step for step in left[-3:]) is is_there
 
 
 @pytest.mark.parametrize("where", ["registry", "configuration"])

@@ -95,6 +95,20 @@ def test_what_is_in_the_artifact_stays_there(clone: Path, registry: InMemoryRegi
     assert "".join(it.read_text() for it in clone.rglob("*.md")) == text
 
 
+def test_a_pause_that_a_person_ended_is_not_written_again(clone: Path, registry: InMemoryRegistry) -> None:
+    push(registry, "staging", of_folder("v2.8.8"))
+    assert run([*SETUP]) == 0
+    written = (clone / CONFIG).read_text()
+    ((line,),) = [re.findall(r"(    paused: true .*\n)", written)]
+    ending = [it for it in listed(clone) if "paused" in it]
+    assert [it.partition(",")[0] for it in ending] == ["Careful: only when all clusters verify"]
+    (clone / CONFIG).write_text(written.replace(line, ""))
+    assert run([*SETUP, "--yes"]) == 0
+    assert (clone / CONFIG).read_text() == written.replace(line, "")
+    (hint,) = [it for it in listed(clone) if "paused" in it]
+    assert hint.startswith(f"If clusters do not verify {AT}:staging yet, write `paused: true` below `name: staging` in")
+
+
 def test_a_cluster_that_differs_from_the_artifact_is_named_and_does_not_move(
     clone: Path, registry: InMemoryRegistry
 ) -> None:

@@ -90,14 +90,16 @@ def test_without_a_pause_the_first_run_after_the_adoption_publishes_the_patch(de
     assert desk.ok("update", "production").out.partition("\n")[0].partition(": ")[2].startswith("v2.98.8 published")
 
 
-def test_its_configuration_is_what_setup_writes_with_a_pause(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_configuration_is_what_setup_writes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("production",))
     monkeypatch.setattr("ci_automation.cli.questions.existing_at", lambda _: None)
     (setup,) = (words[1:] for words in commands() if words[:2] == ["flux-manifests", "setup"])
     told = desk.ok(*setup, "--repository", "acme/fleet", "--branch", "main").out
     written = yaml.safe_load(desk.read(CONFIG))
-    written["artifacts"][0]["paused"] = True
     assert written == yaml.safe_load(blocks("yaml")[0])
+    (paused,) = (it for it in desk.read(CONFIG).splitlines() if "paused" in it)
+    assert paused in blocks("yaml")[0].splitlines()
+    assert "and do not verify" in told.partition("delete `paused: true` below `name: production`")[0]
     assert "command adopt, artifact production. A reviewer approves the run." in told
     assert "the role Write" in told
     assert "kubectl -n NAMESPACE patch ocirepository NAME --type merge" in told.partition("command adopt, ")[2]

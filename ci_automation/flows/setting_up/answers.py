@@ -114,7 +114,7 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
 
     `action` is the repository with the action, with its commit after an @ if it is not the one of the shipped files;
     runs are at the commit `pin`. `again` is the command that runs `setup` with these answers. The clusters in `moving`
-    are those of all families that come from Git, and to the channels in `beginning` runs publish from then on.
+    are those of all families that come from Git.
     """
 
     place: GitHubPlace
@@ -124,7 +124,11 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
     approval: ApprovalVia
     again: str
     moving: tuple[str, ...]
-    beginning: tuple[str, ...]
+
+    @property
+    def unverified(self) -> bool:
+        """Return whether clusters may follow the first channel, or come to it, before it may have newer patches."""
+        return self.migration is not None or self.has(self.first[0]) is True
 
     @property
     def keyless(self) -> bool:

@@ -34,8 +34,6 @@ def left_to_verify(answers: Answers) -> Iterator[str]:
         f"kubectl -n NAMESPACE patch ocirepository NAME --type merge --patch {verify}\n"
         "kubectl -n NAMESPACE wait ocirepository NAME --for=condition=SourceVerified --timeout=5m"
     )
-    if answers.first[0] in there:
-        yield f"When clusters of {answers.first[0]} verify, delete its line `paused: true` again, if it has one."
 
 
 def left_to_follow(answers: Answers) -> Iterator[str]:

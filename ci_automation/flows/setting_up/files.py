@@ -18,6 +18,7 @@ from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problem
 from ci_automation.config.workflows import ActionUse, CheckedWorkflow, action_uses, read_workflow
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers, UnfitAnswer, require_plain, require_usable
 from ci_automation.flows.setting_up.patches import settings_with
+from ci_automation.flows.setting_up.todo import TODO
 from ci_automation.flux.following import SyncSettings
 from ci_automation.impact.values import mapping
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
@@ -215,6 +216,7 @@ def _entry(name: str, answers: Answers, usual: Mapping[str, Any]) -> list[str]:
             own = yaml_of({"sync": settings_with(usual, patches)}, flow=False)
             lines += [f"  {line}".rstrip() for line in own.split("\n")]
         return lines
+    lines += [f"  paused: true # until clusters verify: {TODO} ends with that"] if answers.unverified else []
     lines += [f"  overlay: {answers.overlay}"] if answers.overlay else []
     lines += [f"  componentsFile: {answers.components}"] if answers.components != COMPONENTS_PATH else []
     return [*lines, *([f"  flags: {yaml_of({**answers.flags}, flow=True)}"] if answers.flags else [])]

@@ -37,11 +37,11 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dic
 
     After its first line a step has lines of commands. `declined` are the files that the person left alone.
     """
-    at = f"{answers.place.server}/{answers.place.repository}"
+    at, is_paused = f"{answers.place.server}/{answers.place.repository}", config.find(answers.first[0]).paused
     sections: dict[str, Iterable[str]] = {
         "First: which channels exist": _asked(answers),
         "The action, once for your organisation": _action(answers),
-        "Files": _files(answers, declined),
+        "Files": _files(answers, declined, is_paused=is_paused),
         f"Settings of {answers.place.repository}": _settings(answers, at, other_registries(config.artifacts)),
         "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml"),
         "Clusters: before they move": left_to_name(answers),
@@ -53,7 +53,7 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dic
             if answers.migration
             else {f"Clusters{_EACH if answers.waves else ''}": left_to_follow(answers)}
         ),
-        LAST: _later(answers),
+        LAST: _later(answers, is_paused=is_paused),
     }
     return {title: steps for title, found in sections.items() if (steps := [*found])}
 
@@ -88,7 +88,7 @@ def _action(answers: Answers) -> Iterator[str]:
     )
 
 
-def _files(answers: Answers, declined: Sequence[str]) -> Iterator[str]:
+def _files(answers: Answers, declined: Sequence[str], *, is_paused: bool) -> Iterator[str]:
     """Yield what comes into Git."""
     if declined:
         yield (
@@ -112,16 +112,12 @@ def _files(answers: Answers, declined: Sequence[str]) -> Iterator[str]:
             f"Write `componentsFile: {there.components}` for {name} in {CONFIGURATION}: {channel} has no "
             f"{answers.components}, and its adoption would fail."
         )
-    if answers.has(name):
+    if answers.unverified and not is_paused:
         yield (
-            f"If clusters follow {channel} unverified, write `paused: true` below `name: {name}` in {CONFIGURATION}, "
-            "or the first run after its adoption publishes the newest patch to them."
+            f"If clusters do not verify {channel} yet, write `paused: true` below `name: {name}` in {CONFIGURATION}, "
+            "or the first run after its first signed digest publishes the newest patch to them."
         )
     failing = "Runs fail until a channel has its first signed digest."
-    if answers.beginning:
-        names = " and ".join(f"`name: {it}`" for it in answers.beginning)
-        pause = f"`paused: true` below {names} keeps these back until you delete it"
-        failing = f"{failing} From then on they publish newer patches: {pause}."
     yield f"Commit the files, and bring them to {answers.place.branch}. {failing}"
 
 
@@ -229,8 +225,14 @@ def _pulled(answers: Answers, config: Config, *, github: bool) -> Iterator[str]:
         yield f"{made} with a TOKEN that may only pull: {guide}\n{in_clusters(answers, command)}"
 
 
-def _later(answers: Answers) -> Iterator[str]:
-    """Yield who applies later changes, and the command that finds what is missing."""
+def _later(answers: Answers, *, is_paused: bool) -> Iterator[str]:
+    """Yield when the first channel gets newer patches, who applies later changes, and what finds what is missing."""
+    if is_paused:
+        (name, _), moved = answers.first, "have moved and " if answers.migration else ""
+        yield (
+            f"Careful: only when all clusters {moved}verify, delete `paused: true` below `name: {name}` in "
+            f"{CONFIGURATION}, and bring that to {answers.place.branch}. The next run publishes the newest patch."
+        )
     yield (
         f"Later: no Kustomization applies {answers.objects}. When a file there changes, by `setup` or by hand, apply "
         f"it to each cluster of its CHANNEL, one first.\nkubectl apply -f {answers.objects}/CHANNEL"
