@@ -258,6 +258,7 @@ class TestTheDigestOfAnotherChannel:
             update(CHANNEL, later(world, 2), intent(policy=policy))
         assert (signatures(world), moves(world, staged), at(world)) == (before, [str(STAGING)], staged)
         assert refusal.value.exit_code == 10
+        assert "finishes an interrupted promotion while its source still has the digest" in refusal.value.hint
 
     def test_even_if_the_policy_would_lead_to_it(self, world: World) -> None:
         init(STAGING, OLD, later(world, 0), intent(overlay=OVERLAY))

@@ -58,7 +58,7 @@ class PublishedElsewhere(VerificationFailed):
         )
         self.hint = (
             "Nothing was published or recorded on it. Find out who moved the channel there. `promote` finishes an "
-            f"interrupted promotion. {_if_you(observed.channel)}"
+            f"interrupted promotion while its source still has the digest. {_if_you(observed.channel)}"
         )
 
 
