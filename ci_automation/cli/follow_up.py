@@ -219,7 +219,9 @@ def print_proposals(
     if says_next and run.waiting and run.waiting[0].decision is Decision.AUTO:
         what = _ADOPTING if again.adopt else f"To publish {run.waiting[0].new_version}:"
         print_text(f"{what}\n{_updating(goal, again, begun=bool(run.done))}")
-    if any(it.held for it in run.plan.passed_over) or any(is_held(step.gates) for step in run.waiting):
+    is_held_back = any(it.held for it in run.plan.passed_over) or any(is_held(step.gates) for step in run.waiting)
+    # An update runs each day, and the rollback told how.
+    if is_held_back and (given.verbose or click.get_current_context().info_name != "update"):
         print_lifting(goal, given)
     if commands:
         print_text(f"To approve:\n{commands}")

@@ -609,7 +609,7 @@ def test_what_is_on_hold_is_told_with_the_command_that_lifts_it(desk: Desk) -> N
     desk.ok("rollback", CHANNEL, "--to", "v2.98.8", "--yes", *SIGNED)
     lines = {
         command: desk.ok(command, CHANNEL, *options).out.partition("To lift the hold:\n")[2].partition("\n")[0]
-        for command, options in (("check", TRUSTED), ("plan", TRUSTED), ("update", SIGNED))
+        for command, options in (("check", TRUSTED), ("plan", TRUSTED), ("update", ("-v", *SIGNED)))
     }
     for line in lines.values():
         assert shlex.split(line)[:4] == ["flux-manifests", "rollback", CHANNEL, "--lift"]
@@ -643,12 +643,14 @@ def test_a_held_release_that_the_plan_passes_over_is_told_with_that_command_too(
     desk.ok(*UPDATE)
     desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--yes", *SIGNED)
     lines: list[str] = []
-    for command, *options in (("check", *TRUSTED), ("plan", *TRUSTED), ("update", *SIGNED)):
+    for command, *options in (("check", *TRUSTED), ("plan", *TRUSTED), ("update", "-v", *SIGNED)):
         told = desk.ok(command, CHANNEL, *options).out
         assert re.search(r"^waiting +v2\.98\.8 +v2\.98\.8 was rolled back on", told, re.MULTILINE), told
         assert "v2.99.4 needs approval" in told
         lines = told.partition("To lift the hold:\n")[2].splitlines()
         assert shlex.split(lines[0])[:4] == ["flux-manifests", "rollback", CHANNEL, "--lift"]
+    told = desk.ok("update", CHANNEL, *SIGNED).out  # which runs each day
+    assert (" v2.98.8 was rolled back on" in told, "To lift the hold" in told) == (True, False)
     desk.ok(*shlex.split(lines[0])[1:], "--yes")
     assert "To lift the hold" not in desk.ok("check", CHANNEL, *TRUSTED).out
 
