@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -125,6 +126,14 @@ class Tree(Struct, frozen=True, dict=True):
         if len(paths) > 1:
             raise SeveralComponentsFiles(paths)
         return paths[0]
+
+    def absent(self, folder: str, path: str) -> str:
+        """Return that `path`, as a file in `folder` names it, is not there; of Flux's components, where they are."""
+        there = [it for it in self.by_path if PurePosixPath(it).name in COMPONENTS_NAMES]
+        if PurePosixPath(path).name not in COMPONENTS_NAMES or len(there) != 1:
+            return f"{path} is not in the artifact"
+        write = posixpath.relpath(there[0], folder)
+        return f"{path} is not in the artifact, which has it as {there[0]}: write {write}"
 
     def replaced(self, path: str, content: bytes) -> Tree:
         """Return the tree with `content` at `path`; everything else stays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial, reduce
 from pathlib import Path
@@ -20,7 +21,8 @@ from ci_automation.config.document import MAX_BYTES, InvalidConfig, Problem, rea
 from ci_automation.config.load import load_config
 from ci_automation.config.schema import config_schema
 from ci_automation.config.workflows import GitHubPlace
-from ci_automation.flows.files import read_file
+from ci_automation.errors import UsageError
+from ci_automation.flows.files import read_file, read_overlay
 from ci_automation.flux.options import Options, nearest_flag
 from ci_automation.report.findings import ended
 
@@ -84,6 +86,7 @@ def validate(workflows: str | None, repository: str | None, branch: str | None, 
         print_aside(line)
     if config:
         _warn(config)
+        _look_into_overlays(config, configuration_root(given))
 
 
 def _require_files(path: Path, root: Path, *, overlays: bool) -> None:
@@ -167,6 +170,23 @@ def _warn(config: Config) -> None:
         for each in artifact.policy.acknowledge:
             if not each.is_on(now):
                 print_aside(f"{artifact.name}: {ended(each)}")
+
+
+def _look_into_overlays(config: Config, root: Path) -> None:
+    """Name the overlays from which clusters would get no Flux, as they leave out the components file that is named."""
+    from ci_automation.impact.overlay.folders import applied_folders
+    from ci_automation.impact.overlay.kustomization import Effort, TooMuch
+
+    for it in config.artifacts:
+        path = it.components_file
+        if not path or not it.overlay:
+            continue
+        with suppress(UsageError, TooMuch):  # a run says what is wrong with the folder
+            if not applied_folders(read_overlay(root / it.overlay).replaced(path, b""), path, Effort()):
+                print_aside(
+                    f"{it.name}: {it.overlay} lists {path} nowhere, which is the componentsFile: clusters would get no "
+                    "Flux. List that path in its kustomization.yaml, or correct componentsFile"
+                )
 
 
 @config_command.command("schema", cls=HeadedCommand)

@@ -135,7 +135,7 @@ class _Walk:
         for reference in found.patch_files:
             path = joined(found.folder, reference.path)
             if path not in self._tree.by_path:
-                self.result.fault(f"{reference.path} is not in the artifact", reference.place)
+                self.result.fault(self._tree.absent(found.folder, reference.path), reference.place)
             elif path not in self._patches:
                 self._patches.add(path)
                 self._read(path, nodes)
@@ -171,7 +171,7 @@ class _Walk:
         elif path in self._directories:
             self._add(self.kustomization(path, {}, reference.place, above).values(), known)
         else:
-            self.result.fault(f"{reference.path} is not in the artifact", reference.place)
+            self.result.fault(self._tree.absent(found.folder, reference.path), reference.place)
 
     def _read(self, path: str, read: Callable[[str], _T]) -> _T | None:
         """Return what a file says, or None where it cannot be read, which is told."""

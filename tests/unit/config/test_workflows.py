@@ -790,6 +790,32 @@ class TestCommand:
         (tmp_path / "clusters/production").mkdir()
         assert run(["config", "validate", *more]) == 0
 
+    @pytest.mark.parametrize(
+        ("listed", "is_told"), [("flux-system/gotk-components.yaml", True), ("flux-system.yaml", False), ("", False)]
+    )
+    def test_names_a_components_file_that_the_overlay_does_not_list(
+        self,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        listed: str,
+        *,
+        is_told: bool,
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / ".github").mkdir()
+        (tmp_path / "clusters/production").mkdir(parents=True)
+        if listed:
+            (tmp_path / "clusters/production/kustomization.yaml").write_text(f"resources: [{listed}]\n")
+        (tmp_path / ".github/flux-manifests.yaml").write_text(OVERLAY)
+        assert run(["config", "validate"]) == 0
+        assert capsys.readouterr().err == ""
+        named = OVERLAY.replace("}]", ", componentsFile: flux-system.yaml}]")
+        (tmp_path / ".github/flux-manifests.yaml").write_text(named)
+        assert run(["config", "validate"]) == 0
+        told = "production: clusters/production lists flux-system.yaml nowhere, which is the componentsFile: "
+        assert (told in capsys.readouterr().err) is is_told
+
     def test_looks_for_overlays_where_the_configuration_is_or_in_a_clone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

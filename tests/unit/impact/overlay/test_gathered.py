@@ -69,6 +69,16 @@ WRONG: dict[str, tuple[dict[str, object], str, str]] = {
     "no YAML": ({K: "a: ["}, f"{K}:1 cannot be read: it is not YAML", f"{K}:1"),
     "a tab": ({K: "a:\n\tb: 1\n"}, f"{K}:2 cannot be read: it is not YAML: a tab character in column 1", f"{K}:2"),
     "a file that is gone": ({K: "resources:\n- gone.yaml\n"}, "gone.yaml is not in the artifact", f"{K}:2"),
+    "the components where another artifact has them": (
+        {K: "resources:\n- gotk-components.yaml\n"},
+        f"gotk-components.yaml is not in the artifact, which has it as {PATH}: write {PATH}",
+        f"{K}:2",
+    ),
+    "the components from a folder above": (
+        {K: {"resources": ["a"]}, "a/kustomization.yaml": "resources:\n- flux-system/gotk_components.yaml\n"},
+        f"flux-system/gotk_components.yaml is not in the artifact, which has it as {PATH}: write ../{PATH}",
+        "a/kustomization.yaml:2",
+    ),
     "outside": ({K: "resources:\n- ../../etc/x\n"}, "../../etc/x is not in the artifact", f"{K}:2"),
     "a folder without": ({K: {"resources": ["a"]}, "a/x.txt": ""}, "a has no kustomization", f"{K}:1"),
     "itself": ({K: {"resources": ["."]}}, ". refers to itself", f"{K}:1"),
