@@ -57,7 +57,7 @@ def renderings(releases: Path) -> dict[str, str]:
     return {
         "pull request": shown,
         "pull request, its beginning": _before(shown, "### Why this needs approval\n"),
-        "summary": told,
+        "summary": _before(told, "**v2.8.8 to v2.9.4 (minor"),
         **{name: _difference(releases, arguments) for name, arguments in DIFFERENCES.items()},
     }
 
