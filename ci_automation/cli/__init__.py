@@ -182,7 +182,7 @@ def run(arguments: Sequence[str]) -> int:
 
             return complete(cli, asked)
         code = cli.main(
-            args=list(arguments), prog_name="flux-manifests", standalone_mode=False, color=coloured(os.environ)
+            args=_as_option(arguments), prog_name="flux-manifests", standalone_mode=False, color=coloured(os.environ)
         )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
@@ -274,9 +274,19 @@ def _report(failure: Failure, *, as_json: bool) -> None:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    return "--output=json" in arguments or any(
-        first == "--output" and second == "json" for first, second in itertools.pairwise(arguments)
+    return not {"--output=json", "-ojson"}.isdisjoint(arguments) or any(
+        first in {"--output", "-o"} and second == "json" for first, second in itertools.pairwise(arguments)
     )
+
+
+def _as_option(arguments: Sequence[str]) -> list[str]:
+    """Return a line with the option for `help` and `version`, which are commands of other tools."""
+    match [*arguments]:
+        case ["help", *rest]:
+            return [*rest, "--help"]
+        case ["version"]:
+            return ["--version"]
+    return [*arguments]
 
 
 __all__ = [

@@ -41,14 +41,12 @@ MEANT = {
         "discover": "inspect",
         "sync-manifests": "manifests",
         "bootstrap": "install",
-        "--help": "help",
-        "--version": "version",
     }.items()
     for word in words.split()
 }
 
 # Options that other tools have, by the one that does it.
-_MEANT_OPTIONS = {"-o": "--output", "--json": "--output json", "--limit": "--since"}
+_MEANT_OPTIONS = {"--json": "--output json", "--limit": "--since"}
 
 # The option for what people give as a second argument.
 _MEANT_ARGUMENTS = {"rollback": "--to", "init": "--flux-version"}

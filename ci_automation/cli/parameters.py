@@ -202,12 +202,15 @@ def _click_option(option: Option, *, signs: bool, markdown: bool) -> Callable[[F
     name = f"--{option.name}"
     if option.name == "output":
         choices = (*option.choices, "markdown") if markdown else option.choices
-        return _option(name, type=click.Choice(choices), default="text", show_default=True, help=text, heading=heading)
+        return _option(
+            name, "-o", type=click.Choice(choices), default="text", show_default=True, help=text, heading=heading
+        )
     if option.name == "verbose":
         return _option(name, "-v", is_flag=True, help=text, heading=heading)
     match option.kind:
         case Kind.SWITCH:
-            return _option(name, is_flag=True, help=text, heading=heading)
+            names = (name, "-y") if option.name == "yes" else (name,)
+            return _option(*names, is_flag=True, help=text, heading=heading)
         case Kind.EITHER:
             return _option(f"{name}/--no-{option.name}", default=None, help=text, heading=heading)
         case _:

@@ -101,7 +101,7 @@ def _tags_here(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
 @click.option("--lift", is_flag=True, help="end the hold on what was left; the channel stays where it is")
 @click.option("--until", type=_Date(), metavar="DATE", help="hold what is left until then (UTC)")
 @click.option("--reason", default="", metavar="TEXT", help="why; the hold shows it")
-@click.option("--yes", is_flag=True, help="go back, or lift, without being asked, for jobs")
+@click.option("--yes", "-y", is_flag=True, help="go back, or lift, without being asked, for jobs")
 @takes("acknowledge", "allow-removal", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
 def rollback_command(
     artifact: str,

@@ -94,6 +94,7 @@ class UndecidedChanges(UsageError):
 @click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
 @click.option(
     "--yes",
+    "-y",
     is_flag=True,
     help="take the defaults, and change files that are there after printing the diff, without asking",
 )

@@ -52,8 +52,6 @@ NEAREST = [
     (["schema"], "Missing argument 'NAME'. Choose from: error, results,"),
     (["schema", "resutls"], "Invalid value for 'NAME': 'resutls' is not one of 'error', 'results',"),
     (["update", "--nothing-like-that"], "No such option '--nothing-like-that'.\n"),
-    (["history", "x", "-o", "json"], "No such option '-o'. Did you mean '--output'?\n"),
-    (["rollback", "x", "-o", "json"], "No such option '-o'. Did you mean '--output'?\n"),
     (["history", "x", "--json"], "No such option '--json'. Did you mean '--output json'?\n"),
     (["history", "x", "--limit", "3"], "No such option '--limit'. Did you mean '--since'?\n"),
     (["check", "x", "--limit", "3"], "No such option '--limit'.\n"),
@@ -232,6 +230,32 @@ def test_what_is_not_known_names_the_nearest(
 def test_each_word_that_people_try_leads_to_a_command_and_is_none() -> None:
     assert {name.split()[0] for name in MEANT.values() if not name.startswith("--")} <= COMMANDS.keys()
     assert not MEANT.keys() & COMMANDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("typed", "same"),
+    [
+        (["help"], ["--help"]),
+        (["help", "rollback"], ["rollback", "--help"]),
+        (["help", "config", "validate"], ["config", "validate", "--help"]),
+        (["version"], ["--version"]),
+    ],
+    ids=" ".join,
+)
+def test_what_is_a_command_of_other_tools_is_an_option_here(
+    typed: list[str], same: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(same) == 0
+    told = capsys.readouterr().out
+    assert (run(typed), capsys.readouterr().out) == (0, told)
+
+
+@pytest.mark.parametrize("as_json", [["-o", "json"], ["-ojson"]], ids=" ".join)
+def test_short_forms_are_those_of_other_tools(as_json: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rollback", "layout:none:a", "-y", *as_json]) != 0
+    assert json.loads(capsys.readouterr().out)["error"]["code"] != "usage"
+    assert run(["history", "x", "-z", *as_json]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "usage"
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
