@@ -114,9 +114,26 @@ def lifting(target: Target, given: Arguments) -> tuple[str, ...]:
 def in_sentence(target: Target, given: Arguments, command: str, *switches: str) -> str:
     """Return a command for a sentence, with the options that it needs to do what this one would."""
     options = (*planned(target, given), *_written(given, ("config", "registry-config")))
-    if command != "verify":
+    if command not in {"verify", "history"}:
         options = (*signing_options(target, given), *flags(given), *repeated_options(given, begun=True))
     return in_shell(command, target.name, *switches, *options)
+
+
+_OF_FLOWS = re.compile(r"`(?:(?:update|check) [^\s`]+(?: --[a-z-]+)?|history [^\s`]+|rollback [^\s`]+ --lift)`")
+
+
+def as_named(target: Target, given: Arguments, hint: str) -> str:
+    """Return a hint whose commands have the channel's name, and the options that they need here."""
+
+    def command(found: re.Match[str]) -> str:
+        name, address, *switch = found[0].strip("`").split(" ")
+        if address != shlex.quote(str(target.channel)):
+            return found[0]
+        if name == "rollback":
+            return in_shell(*lifting(target, given)[1:])
+        return in_sentence(target, given, name, *switch)
+
+    return _OF_FLOWS.sub(command, hint)
 
 
 def looking(target: Target, given: Arguments) -> str:

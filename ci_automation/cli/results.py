@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.cli.follow_up import in_sentence, looking, name_adoption, print_proposals
+from ci_automation.cli.follow_up import as_named, in_sentence, looking, name_adoption, print_proposals
 from ci_automation.cli.output import (
     error_json,
     print_error,
@@ -114,6 +114,9 @@ def finish(
     for it in results if given.output == "text" else ():
         if isinstance(it.done, Error) and "--adopt`" in it.done.hint:
             name_adoption(it.target, it.done, given)
+    for it in results:
+        if isinstance(it.done, Error) and not isinstance(it.target.prepared, Error):
+            it.done.hint = as_named(it.target, given, it.done.hint)
     for result in every:
         if isinstance(result.done, Error) and not several:
             raise result.done

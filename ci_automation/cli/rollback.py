@@ -9,7 +9,7 @@ import click
 
 from ci_automation.artifact.reference import LayoutDirectory
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
-from ci_automation.cli.follow_up import differing, lifting
+from ci_automation.cli.follow_up import as_named, differing, lifting
 from ci_automation.cli.output import confirmed, print_json, print_line, print_parts, print_reading
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.target import channel_of
@@ -133,10 +133,15 @@ def rollback_command(
         raise ContradictingOptions(contradiction)
     wish = Wish(to, _to_come(until), reason, given.acknowledge)
     goal = target(artifact, given)
-    if lift:
-        _lift(goal, reason, given, asks=not yes)
-    else:
-        _roll_back(goal, wish, given, asks=not yes)
+    try:
+        if lift:
+            _lift(goal, reason, given, asks=not yes)
+        else:
+            _roll_back(goal, wish, given, asks=not yes)
+    except Error as error:
+        if not isinstance(goal.prepared, Error):
+            error.hint = as_named(goal, given, error.hint)
+        raise
 
 
 def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> None:

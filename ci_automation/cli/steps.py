@@ -171,7 +171,10 @@ def apply_command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, 
     plan = read_plan_file(Path(plan_file))
     approved = approved_digests(approve, lambda: (step.target for step in plan.steps))
     (goal,) = rendered((plan_target(plan, given),), print_aside)
-    outcome = apply(plan, approved, goal.ports, goal.intent)
+    try:
+        outcome: Outcome | Error = apply(plan, approved, goal.ports, goal.intent)
+    except Error as error:
+        outcome = error
     return finish([Result(goal, outcome)], given, exit_code=exit_code, details=())
 
 

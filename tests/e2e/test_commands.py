@@ -655,6 +655,18 @@ def test_a_held_release_that_the_plan_passes_over_is_told_with_that_command_too(
     assert "To lift the hold" not in desk.ok("check", CHANNEL, *TRUSTED).out
 
 
+def test_a_hint_has_the_configured_name_and_the_options_that_its_command_needs(desk: Desk) -> None:
+    desk.init()
+    desk.config(f"version: 1\nartifacts: [{{name: production, url: '{CHANNEL}', verify: {{publicKey: cosign.pub}}}}]\n")
+    desk.ok("plan", "production", "--out", "plan.json")
+    desk.ok("update", "production", *SIGNED)
+    desk.ok("rollback", "production", "--to", "v2.98.5", "--yes", *SIGNED)
+    failed = desk.run("apply", "plan.json", *SIGNED)
+    (line,) = re.findall(r"`(rollback [^`]*)` ends the hold", " ".join(failed.err.split()))
+    assert shlex.split(line) == ["rollback", "production", "--lift", *SIGNED]
+    assert desk.ok(*shlex.split(line), "--yes").out.endswith(") on production is lifted.\n")
+
+
 class TestLiftingAHold:
     @pytest.fixture(autouse=True)
     def rolled_back(self, desk: Desk) -> None:
