@@ -112,7 +112,7 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     hold = Hold(leaving.version, present.digest, ports.clock(), wish.until, wish.reason)
     if leaving.version == target.version:  # the digest counts as what it says it is: that keeps back nothing else
         hold = replace(hold, version=max(leaving.version, stated or leaving.version), alone=True)
-    hold = _hold(hold, known.digest, ports.ledger(channel), ports.later_than(leaving.last))
+    hold = _hold(hold, known.digest, leaving.last, ports.ledger(channel), ports)
     found = _findings(leaving.contents, target, wish, ports, intent)
     versions = leaving.version, target.version
     shown = Rollback(channel, present.digest, versions[0], known.digest, versions[1], hold, found, leaving.problem)
@@ -131,18 +131,19 @@ def _astray(base: Present, version: Version, target: Digest, ports: Ports, inten
     return tuple(str(tag.tag) for tag, at in led.items() if intent.version_tags or at == base.digest)
 
 
-def _hold(hold: Hold, target: Digest, ledger: Ledger, ports: Ports) -> Hold:
+def _hold(hold: Hold, target: Digest, came: datetime | None, ledger: Ledger, ports: Ports) -> Hold:
     """Return the new hold, or the same one that a run wrote today, which ended before it moved the channel.
 
-    It is dated after the record of the digest that it refuses, and after an earlier rollback from that digest, whatever
-    the clocks say: of two holds that of the later rollback counts.
+    It is dated after `came`, when the channel came to where it was last, after the record of the digest that it
+    refuses, and after an earlier rollback from that digest, whatever the clocks say: that of the later rollback counts.
     """
     present = [it for it in ledger.holds(target) if it.digest == hold.digest]
     moved = [record.at for record in replace(ledger, lenient=True).records(hold.digest)][-1:]
+    before = max(filter(None, (*moved, came)), default=None)
     for it in present:
-        if moved and it.at >= moved[0] and hold.at - it.at < _THIS_RUN and replace(it, at=hold.at) == hold:
+        if moved and before and it.at >= before and hold.at - it.at < _THIS_RUN and replace(it, at=hold.at) == hold:
             return it
-    last = max((*moved, *(it.since for it in present)), default=None)
+    last = max(filter(None, (before, *(it.since for it in present))), default=None)
     return replace(hold, at=ports.later_than(last).clock())
 
 

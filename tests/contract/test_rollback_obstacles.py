@@ -342,6 +342,18 @@ def test_what_another_writer_puts_there_again_still_holds_no_release(world: Worl
     assert at(world) == published.digest
 
 
+def test_a_second_rollback_of_a_day_counts_after_what_came_in_between_though_it_is_killed(world: World) -> None:
+    newest, older = at(world), of(world, PATCH)
+    back(world)
+    change(world, LESS)
+    point_at(world, newest)
+    second = propose_rollback(CHANNEL, Wish(str(older)), world.ports(), intent())
+    kill_after_the_move(world, lambda: roll_back(second, world.ports(), intent()))
+    assert update(CHANNEL, world.ports(), intent(policy=EVERY)).done == 0
+    assert Ledger(world.registry, CHANNEL, OURS).records(older)[-1].rolled_back
+    assert verify_channel(CHANNEL, world.ports(), intent()).problem is None
+
+
 class TestAfterAKilledPublication:
     """A run moved the channel, and ended before it wrote the record of that."""
 
