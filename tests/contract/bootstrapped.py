@@ -87,8 +87,7 @@ def bootstrap(
 
 def todo_of(top: Path) -> list[str]:
     """Return the lines of the list that `setup` wrote, as it prints them on a terminal at first."""
-    _, *sections = (top / ".github/flux-manifests.todo.md").read_text().split("\n## ")
-    lines = "".join(f"{title}\n{steps}\n" for title, _, steps in (it.partition("\n") for it in sections))
-    for written, shown in ((r"^  ```(sh)?\n", ""), (r"^- \[[ x]\] ", ""), (r"^  ", "    ")):
+    lines = (top / ".github/flux-manifests.todo.md").read_text().partition("of this clone.\n\n")[2]
+    for written, shown in ((r"^## ", ""), (r"^  ```(sh)?\n", ""), (r"^- \[[ x]\] ", ""), (r"^  ", "    ")):
         lines = re.sub(written, shown, lines, flags=re.MULTILINE)
-    return lines.split("\n")[:-2]
+    return lines.splitlines()

@@ -32,7 +32,7 @@ ACTION = ("--action", "platform/ci-automation@" + "a1" * 20)
 ROOT = Path(__file__).parents[2]
 TUTORIAL = (ROOT / "docs/tutorials/three-channels.md").read_text()
 ARTIFACT_LINE = "          artifact: oci://ghcr.io/acme/flux-manifests:production\n"
-LONGEST = 255  # characters: two lines of a wide terminal
+LONGEST = 255  # characters without addresses: two lines of a wide terminal
 ASKED = "The artifact, for all commands but update"
 CHANNEL = "oci://ghcr.io/acme-corp/flux:stable"
 FOR_READERS = ("Copy", "in place of the", "leave out the line", "with an overlay in Git", "for clusters without")
@@ -115,7 +115,8 @@ def test_the_files_of_each_way_of_working_fit_together(
         assert not any(words in text for words in FOR_READERS), name
         assert name.endswith((".yaml", ".md"))
         list(yaml.safe_load_all(text) if name.endswith(".yaml") else ())
-    assert max(map(len, re.sub(r"```sh.*?```", "", written[TODO], flags=re.DOTALL).splitlines())) <= LONGEST
+    words = re.sub(r"(?s:```sh.*?```)|https://\S+", "", written[TODO])
+    assert max(map(len, words.splitlines())) <= LONGEST
     config = parse_config(written[".github/flux-manifests.yaml"].encode(), "x")
     first, *others = config.artifacts
     assert first.channel == Reference.parse(CHANNEL)
@@ -234,24 +235,25 @@ def test_three_channels_have_their_clicks_in_order(
         *(
             "oci://ghcr.io/acme-corp/flux-stable did not say which channels it has. Log in",
             "Then run `setup` again",
+            "#a-private-repository-without-github-enterprise",
+            "A new package is private. To keep it so, write `sync: {source: {secretRef: {name: pull-flux-manifests}}}`",
             f"https://github.com/platform/ci-automation/commit/{'a1' * 20}. If that page is not there",
-            "https://github.com/platform/ci-automation/settings/actions",
             "https://github.com/organizations/acme-corp/settings/actions",
             "Commit",
             "Tick",
             "Make the environment flux-manifests ",
             "/settings/rules",
+            "If others pushed the package before",
             "command init, artifact staging, to v",
         ),
-        *("72h after staging got", "If others pushed the package before", "72h after production got"),
-        *("packages/container/flux-manifests/settings", "packages/container/flux-stable/settings"),
-        *("secretRef", "three-credentials-each", "the-first-installation"),
+        "artifact production, 72h after staging got its first digest; then artifact stable, 72h after production; or ",
+        "packages/container/flux-manifests/settings and https://github.com/orgs/acme-corp/packages/container/flux-sta",
+        "the-first-installation",
         "of staging, then of production, then of stable that has Flux and follows no channel yet, one first. If",
         "Later: no Kustomization applies flux-manifests. When a file there changes, by `setup` or by hand, apply it",
         "Look in this clone for what is missing",
     )
     assert [(click, line) for click, line in zip(clicks, left, strict=True) if click not in line] == []
-    assert "command promote, artifact production" in left[10]
     written = files(clone)
     assert "overlay: clusters/flux-system\n" in written[".github/flux-manifests.yaml"]
     for name, tag in (("staging", "staging"), ("stable", "stable")):
@@ -261,21 +263,36 @@ def test_three_channels_have_their_clicks_in_order(
 
 PACKAGE = "Write under Manage Actions access; the workflow's own package needs none: https://github.com/orgs/acme-corp/"
 PAUSE = "Careful: only when all clusters verify, delete `paused: true` below `name: staging` in .github/flux-manifests."
-ADOPT = ":{0}, unless this workflow signed it. Run workflow at https://{1}: command adopt, artifact {0}. A"
+AT = "Run workflow at https://github.com/acme-corp/fleet.infra/actions/workflows/flux.yaml: command"
+THEN = "24h after staging got its first digest; then artifact stable, 24h after production; or at once with `after: 0h`"
 
 
 @pytest.mark.parametrize(
     ("tags", "clicks"),
     [
-        (("production",), (PACKAGE, "init, artifact staging, to v", "adopt production", "24h after production got")),
+        (
+            ("production",),
+            (
+                PACKAGE,
+                "init, artifact staging, to v",
+                f":production, unless this workflow signed it. {AT} adopt, artifact production. A reviewer approves",
+                "24h after production got",
+            ),
+        ),
         (
             ("staging", "stable", "production"),
-            (PACKAGE, "adopt staging", "adopt production", "adopt stable"),
+            (
+                PACKAGE,
+                f"Adopt staging, production and stable, unless this workflow signed them. {AT} adopt, artifact staging",
+            ),
         ),
-        (("staging",), (PACKAGE, "adopt staging", "24h after staging", "24h after production")),
-        (("other",), (PACKAGE, "init, artifact staging, to v", "24h after staging", "24h after production")),
-        ((), ("init, artifact staging, to v", "24h after staging", "24h after production")),
-        (None, (PACKAGE, "init, artifact staging, to v", "24h after staging", "24h after production")),
+        (
+            ("staging",),
+            (PACKAGE, f":staging, unless this workflow signed it. {AT} adopt, artifact staging. A", THEN),
+        ),
+        (("other",), (PACKAGE, "init, artifact staging, to v", THEN)),
+        ((), ("init, artifact staging, to v", THEN)),
+        (None, (PACKAGE, "init, artifact staging, to v", THEN)),
     ],
 )
 def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
@@ -289,13 +306,14 @@ def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
     assert run(["setup", "staging", "production", "stable", *ACTION]) == 0
     every = steps(capsys.readouterr().out)
     left = every[next(number for number, line in enumerate(every) if "/settings/rules" in line) + 1 :]
-    at = "github.com/acme-corp/fleet.infra/actions/workflows/flux.yaml"
-    wanted = [ADOPT.format(it.removeprefix("adopt "), at) if it.startswith("adopt ") else it for it in clicks]
-    assert [click for click, line in zip(wanted, left, strict=False) if click not in line] == []
+    assert [click for click, line in zip(clicks, left, strict=False) if click not in line] == []
     assert "Make it public" in left[len(clicks)]
     artifacts = parse_config(files(clone)[CONFIG].encode(), "x").artifacts
     is_there = "staging" in (tags or ())
     assert [it.paused for it in artifacts] == [is_there, False, False]
+    later = [it for it in ("production", "stable") if it in (tags or ())]
+    failing = f" Until then, promotions to {' and '.join(later)} fail."
+    assert any(it.endswith(failing) for it in left) is bool(later)
     assert any(PAUSE in step for step in left[-3:]) is is_there
 
 

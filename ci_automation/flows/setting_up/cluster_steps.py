@@ -10,6 +10,7 @@ from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers
 from ci_automation.flows.setting_up.commands import READY, Block, changed_prune, in_clusters, in_each
 from ci_automation.flows.setting_up.differing import enumerated, left_to_settle
 from ci_automation.flows.setting_up.files import PUBLIC_KEY, cluster_trust
+from ci_automation.flows.setting_up.todo import CAREFUL
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_of_sync
 from ci_automation.report.sync import ByKey, verify_block
 
@@ -57,11 +58,17 @@ def left_to_trust(answers: Answers, namespace: str) -> Iterator[str]:
         yield f"In each cluster, make the Secret with the public key.\n{made}"
 
 
-def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
-    """Yield what a person looks at and changes in Git before the files are committed."""
-    guide, source = f"{answers.docs}/guides/migration.md", migration.source
+def left_to_decide(answers: Answers, migration: Migration) -> Iterator[str]:
+    """Yield what a person decides about folders in Git before the list goes on."""
+    guide = f"{answers.docs}/guides/migration.md"
     for path, reason in migration.unfit.items():
         yield f"`flux bootstrap` made {path} too, and this list leaves it out: {reason}. What it has to be: {guide}"
+    yield from left_to_settle(answers, migration)
+
+
+def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
+    """Yield what a person looks at and changes in Git before the files are committed."""
+    source = migration.source
     if answers.overlay and source in migration.every:
         arguments = [f"--{flag}={_written(value)}" for flag, value in source.flags.items()]
         command = shlex.join(("flux-manifests", "render", "--flux-version", str(source.version), *arguments))
@@ -74,16 +81,16 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
             patches = f"Take the patches at {enumerated(stray)} out of {answers.overlay}"
             yield f"{patches}: they are for the objects in {SYNC}."
     for channel in migration.moving:
-        if beside := [it.path for it in migration.folders.get(channel, ()) if it.patches_beside(source)]:
+        there = (it for it in migration.folders.get(channel, ()) if not migration.lacking(it, channel))
+        if beside := [it.path for it in there if it.patches_beside(source)]:
             yield (
                 f"Read `sync` of {channel} in {CONFIGURATION}: it has the patches that the artifact lacks, from "
                 f"{enumerated(beside)}."
             )
-    yield from left_to_settle(answers, migration)
     if migration.moving and any(by.prune for folder in migration.every for by in folder.applied):
         edit = in_each(answers, [changed_prune(migration, "true", "false")])
         why = f"or Flux can delete itself once {COMPONENTS} is gone"
-        yield f"Set `prune: false` for the clusters that move, {why}.\n{edit}"
+        yield f"{CAREFUL}set `prune: false` for the clusters that move, {why}.\n{edit}"
 
 
 def left_to_name(answers: Answers) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flows.setting_up.answers import CLUSTERS
 from ci_automation.flows.setting_up.commands import READY, Block, chain, changed_prune, in_each
+from ci_automation.flows.setting_up.todo import CAREFUL
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_of_sync
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def _left_by_git(answers: Answers, block: Block, migration: Migration) -> Iterat
     if "|| break" in edit:  # which would be a success for what follows
         edit = f"({edit.replace('|| break', '|| exit 1')})"
     yield block.step(
-        f"Set `prune: true` again, and bring that to {branch}. Never run `flux bootstrap` for them again.",
+        f"{CAREFUL}only after the step before, or Flux deletes itself, set `prune: true` again, and bring that to "
+        f"{branch}. Never run `flux bootstrap` for them again.",
         f"{edit} &&\ngit rm -qf {answers.objects}/{channel}/{CLUSTERS}",
     )
 

@@ -8,14 +8,16 @@ from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers
 from ci_automation.flows.setting_up.cluster_steps import (
     left_before_commit,
+    left_to_decide,
     left_to_follow,
     left_to_name,
     left_to_verify,
 )
 from ci_automation.flows.setting_up.commands import in_clusters
+from ci_automation.flows.setting_up.differing import enumerated
 from ci_automation.flows.setting_up.files import ENVIRONMENT, PUBLIC_KEY, other_registries
 from ci_automation.flows.setting_up.moving import left_for_clusters
-from ci_automation.flows.setting_up.todo import LAST
+from ci_automation.flows.setting_up.todo import CAREFUL, DECIDE, LAST
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.cluster_objects import named_secrets
 
@@ -40,13 +42,14 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dic
     at, is_paused = f"{answers.place.server}/{answers.place.repository}", config.find(answers.first[0]).paused
     sections: dict[str, Iterable[str]] = {
         "First: which channels exist": _asked(answers),
+        DECIDE: _to_decide(answers, config),
         "The action, once for your organisation": _action(answers),
         "Files": _files(answers, declined, is_paused=is_paused),
         f"Settings of {answers.place.repository}": _settings(answers, at, other_registries(config.artifacts)),
         "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml"),
         "Clusters: before they move": left_to_name(answers),
-        "The package, which is private at first": _pulled(answers, config, github=True),
-        "The login by which clusters pull": _pulled(answers, config, github=False),
+        "The package, which is private at first": _to_pull(answers, config, github=True),
+        "The login by which clusters pull": _to_pull(answers, config, github=False),
         "Clusters that follow a channel now, and do not verify it": left_to_verify(answers),
         **(
             left_for_clusters(answers, answers.migration)
@@ -72,6 +75,24 @@ def _asked(answers: Answers) -> Iterator[str]:
         )
 
 
+def _to_decide(answers: Answers, config: Config) -> Iterator[str]:
+    """Yield what changes the rest of the list, or what clusters get."""
+    page = f"{answers.docs}/guides/action.md#a-private-repository-without-github-enterprise"
+    yield (
+        f"If {answers.place.repository} is private, and you have no GitHub Enterprise, no reviewer can approve the "
+        f"runs below. Then choose another way first: {page}"
+    )
+    if answers.migration:
+        yield from left_to_decide(answers, answers.migration)
+    for github in (True, False):
+        if undecided := _pulled(answers, config, github=github)[0]:
+            private = "A new package is private. To keep it so," if github else f"{_asking(undecided)}:"
+            yield (
+                f"{private} write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of "
+                f"{CONFIGURATION}. Then run `flux-manifests setup`, which writes it into the objects for clusters."
+            )
+
+
 def _action(answers: Answers) -> Iterator[str]:
     """Yield how workflows come to the action."""
     action = answers.action.partition("@")[0]
@@ -80,11 +101,10 @@ def _action(answers: Answers) -> Iterator[str]:
         f"Workflows run {at}/commit/{answers.pin}. If that page is not there, make the repository {action}. Then run "
         f"this in a full checkout of this project, not here.\ngit push {at} {answers.pin}:refs/heads/main"
     )
-    yield f'If that repository is private, let yours use it: {at}/settings/actions, "Access".'
     owner = answers.place.repository.partition("/")[0]
     yield (
-        f"If your organisation allows only some actions, allow {action} and actions/checkout: "
-        f"{answers.place.server}/organizations/{owner}/settings/actions"
+        f'If {action} is private, let yours use it: {at}/settings/actions, "Access". If your organisation allows only '
+        f"some actions, allow it and actions/checkout: {answers.place.server}/organizations/{owner}/settings/actions"
     )
 
 
@@ -126,10 +146,7 @@ def _settings(answers: Answers, at: str, registries: Sequence[str]) -> Iterator[
     branch, environments = answers.place.branch, f"{at}/settings/environments/new"
     if not answers.by_run:
         yield f'Tick "Allow GitHub Actions to create and approve pull requests": {at}/settings/actions'
-    yield (
-        f"Make the environment {ENVIRONMENT} with required reviewers (a private repository has these only with GitHub "
-        f"Enterprise), for the branch {branch} alone: {environments}"
-    )
+    yield f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {branch} alone: {environments}"
     yield (
         f"Protect {branch} with a rule that asks for a pull request with a review, since a person who may push a "
         f"workflow there can sign anything: {at}/settings/rules"
@@ -159,29 +176,29 @@ def _login(answers: Answers, at: str, registries: Sequence[str]) -> str:
 
 def _first_digests(answers: Answers, run: str) -> Iterator[str]:
     """Yield how each channel gets its first signed digest: a run has to trust those that exist before."""
-    (first, _), known = answers.first, set()
-    waves = sorted(answers.waves, key=lambda wave: answers.has(wave[0]) is not True)
-    for name, source in ((first, ""), *waves):
-        channel = answers.channels[name]
-        # A package that the workflow makes lets its repository write.
-        if channel.repository not in known and answers.tags[name] != () and _at_github(channel):
-            yield (
-                f"If others pushed the package before, give {answers.place.repository} the role Write under Manage "
-                f"Actions access; the workflow's own package needs none: {_package(channel)}"
-            )
-        known.add(channel.repository)
-        approved = "A reviewer approves the run."
-        if answers.has(name):
-            before = f" Until then, promotions to {name} fail." if source else ""
-            which = f"Adopt {channel}, unless this workflow signed it."
-            yield f"{which} {run}: command adopt, artifact {name}. {approved}{before}"
-        elif source:
-            yield (
-                f"{run}: command promote, artifact {name}, {answers.after(name)} after {source} got its first digest, "
-                f"or at once with `after: 0h` in its configuration. {approved}"
-            )
-        else:
-            yield f"{run}: command init, artifact {name}, to {answers.version}. {approved}"
+    first, sources = answers.first[0], dict(answers.waves)
+    there = [name for name in answers.channels if answers.has(name)]
+    packages = {it.repository: it for name, it in answers.channels.items() if answers.tags[name] != ()}
+    for channel in filter(_at_github, packages.values()):  # a package that the workflow makes lets its repository write
+        yield (
+            f"If others pushed the package before, give {answers.place.repository} the role Write under Manage "
+            f"Actions access; the workflow's own package needs none: {_package(channel)}"
+        )
+    approved = "A reviewer approves the run." if answers.keyless else "A reviewer approves it, or run it in a terminal."
+    if first not in there:
+        yield f"{run}: command init, artifact {first}, to {answers.version}. {approved}"
+    if there:
+        promoted = [name for name in there if name in sources]
+        before = f" Until then, promotions to {enumerated(promoted)} fail." if promoted else ""
+        which = str(answers.channels[there[0]]) if len(there) == 1 else enumerated(there)
+        signed = "it" if len(there) == 1 else "them"
+        each = f"artifact {'; then artifact '.join(there)}"
+        yield f"Adopt {which}, unless this workflow signed {signed}. {run}: command adopt, {each}. {approved}{before}"
+    if new := [name for name in sources if name not in there]:
+        when = [f"artifact {name}, {answers.after(name)} after {sources[name]}" for name in new]
+        then = "".join(f"; then {it}" for it in when[1:])
+        at_once = f"at once with `after: 0h` in {'their' if then else 'its'} configuration"
+        yield f"{run}: command promote, {when[0]} got its first digest{then}; or {at_once}. {approved}"
 
 
 def _package(channel: Reference) -> str:
@@ -194,8 +211,8 @@ def _at_github(channel: Reference) -> bool:
     return str(channel).startswith(_GHCR)
 
 
-def _pulled(answers: Answers, config: Config, *, github: bool) -> Iterator[str]:
-    """Yield how clusters may pull from ghcr.io, or from other registries: with the Secret that their objects name."""
+def _pulled(answers: Answers, config: Config, *, github: bool) -> tuple[list[Reference], list[str]]:
+    """Return which channels of ghcr.io, or of other registries, say nothing of a login, and what makes the Secrets."""
     undecided, secrets = list[Reference](), dict[str, None]()
     for it in map(config.find, answers.channels):
         settings = it.sync or SyncSettings()
@@ -207,22 +224,26 @@ def _pulled(answers: Answers, config: Config, *, github: bool) -> Iterator[str]:
             source = {"secretRef": {"name": _PULL}}  # which a person is told to write
         needed = named_secrets(settings.namespace or answers.home, it.channel, source, {})
         secrets |= {each.command: None for each in needed if each.template.startswith("docker-registry")}
-    if github:
-        for page in dict.fromkeys(map(_package, undecided)):
-            yield f'Make it public below "Danger Zone", and skip the rest of this section, or keep it private: {page}'
+    return undecided, [in_clusters(answers, it) for it in secrets]
+
+
+def _asking(undecided: Iterable[Reference]) -> str:
     hosts = {str(it.repository).removeprefix("oci://").partition("/")[0] for it in undecided}
-    where = "Private" if github else f"If {' or '.join(sorted(hosts))} asks for a login"
-    if undecided:
-        yield (
-            f"{where}: write `sync: {{source: {{secretRef: {{name: {_PULL}}}}}}}` below `defaults` of {CONFIGURATION}. "
-            "Then run `flux-manifests setup`, which writes it into the objects for clusters."
-        )
+    return f"If {' or '.join(sorted(hosts))} asks for a login"
+
+
+def _to_pull(answers: Answers, config: Config, *, github: bool) -> Iterator[str]:
+    """Yield how clusters may pull from ghcr.io, or from other registries: with the Secret that their objects name."""
+    undecided, commands = _pulled(answers, config, github=github)
+    if not commands:
+        return
     made = "In each cluster, make the Secret that the objects name,"
     if undecided:
-        made = f"{where}, in each cluster," if github else f"{where}, make the Secret in each cluster,"
+        public = f'Make it public below "Danger Zone": {" and ".join(dict.fromkeys(map(_package, undecided)))}'
+        private = f"{public}. If it stays private, run this in each cluster,"
+        made = private if github else f"{_asking(undecided)}, make the Secret in each cluster,"
     guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
-    for command in secrets:
-        yield f"{made} with a TOKEN that may only pull: {guide}\n{in_clusters(answers, command)}"
+    yield "\n".join((f"{made} with a TOKEN that may only pull: {guide}", *commands))
 
 
 def _later(answers: Answers, *, is_paused: bool) -> Iterator[str]:
@@ -230,7 +251,7 @@ def _later(answers: Answers, *, is_paused: bool) -> Iterator[str]:
     if is_paused:
         (name, _), moved = answers.first, "have moved and " if answers.migration else ""
         yield (
-            f"Careful: only when all clusters {moved}verify, delete `paused: true` below `name: {name}` in "
+            f"{CAREFUL}only when all clusters {moved}verify, delete `paused: true` below `name: {name}` in "
             f"{CONFIGURATION}, and bring that to {answers.place.branch}. The next run publishes the newest patch."
         )
     yield (

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 TODO = ".github/flux-manifests.todo.md"
-LAST = "At last"
+DECIDE, LAST = "Decide first", "At last"
+CAREFUL = "Careful: "  # begins a step that can hurt clusters when it is done too early, or not at all
 _STEP = re.compile(r"^- \[([ xX])\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
 _MODEL = re.compile(r"(?<=has the files of )\S+|(?<=\| diff - )\S+")  # one of several folders with the same files
 _HEAD = f"""\
@@ -43,7 +44,7 @@ def list_text(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
     """
     every = [*_numbered(left)]
     if existing is None:
-        return f"Left to do, with boxes to tick in {TODO}:\n{_shown(every)}"
+        return f"Left to do, with boxes to tick in {TODO}:\n\n{_first_look(every)}\n{_shown(every)}"
     before, done = _steps(existing), _steps(existing, ticked="xX")
     keys = {(title, _key(it)) for title, steps in every for it in steps}
     new = [
@@ -61,8 +62,9 @@ def _shown(sections: Iterable[tuple[str, Sequence[str]]]) -> str:
 
 def with_boxes(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
     """Return the steps as Markdown with boxes; what is ticked in the `existing` file stays ticked."""
-    ticked, lines = _steps(existing or "", ticked="xX"), [_HEAD]
-    for title, steps in _numbered(left):
+    every, ticked = [*_numbered(left)], _steps(existing or "", ticked="xX")
+    lines = [_HEAD, "", _first_look(every)]
+    for title, steps in every:
         lines += ("", f"## {title}", "")
         for step in steps:
             is_done = (title, _key(step)) in ticked
@@ -73,6 +75,15 @@ def with_boxes(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
 def _numbered(left: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str]]]:
     numbers = count(1)
     yield from ((title, [f"{next(numbers)}. {step}" for step in steps]) for title, steps in left.items())
+
+
+def _first_look(sections: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Return the line that says which steps to read first."""
+    steps = [(title, *it.partition(". ")[::2]) for title, there in sections for it in there]
+    decided = [number for title, number, _ in steps if title == DECIDE]
+    careful = [number for _, number, text in steps if text.startswith(CAREFUL)]
+    marked = f" Careful with: {', '.join(careful)}." if careful else ""
+    return f"{DECIDE}: {', '.join(decided)}.{marked}"
 
 
 def _fenced(step: str) -> str:
