@@ -48,12 +48,13 @@ def _listed(part: str) -> Schema:
 _AT = _form("", "version digest")
 _MOVE = {"from": _AT, "to": _AT}
 _FINDINGS = {"changes": _listed("Change"), "hazards": _listed("Hazard"), "pruned": _TEXTS}
+_MOVED = "One move of a channel: from one version and base digest to another version and the target digest."
+_BRIEF: dict[str, Schema] = {"from": _TEXT, "reasons": _TEXTS}
 _STEPS = _list(
     _form(
-        "One move of a channel: from one version and base digest to another version and the target digest.",
+        _MOVED,
         "to kind base target decision overlay release proof",
-        **{"from": _TEXT},
-        reasons=_TEXTS,
+        **_BRIEF,
         options=_OBJECT,
         pinned=_FLAG,
         changes=_form(
@@ -68,6 +69,9 @@ _STEPS = _list(
         gates=_listed("Verdict"),
         rights=_listed("FolderRights"),
     )
+)
+_STEPS_IN_BRIEF = _list(
+    _form(f"{_MOVED} The plan has all of it, by its target.", "to kind base target decision", **_BRIEF)
 )
 _HOLD = _form("", "reason at", refused=_AT, digestAlone=_FLAG, until=_TEXT_OR_NULL)
 _STORED: dict[str, Schema] = {"tag": _TEXT, "version": _TEXT, "digest": _TEXT, "lastOnAChannel": _TEXT_OR_NULL}
@@ -106,8 +110,8 @@ FORMS: dict[str, Schema] = {
             healed=_FLAG,
             movedBackChecked=_FLAG,
             versionTagsAstray=_TEXTS,
-            published=_STEPS,
-            waiting=_STEPS,
+            published=_STEPS_IN_BRIEF,
+            waiting=_STEPS_IN_BRIEF,
             plan=_form(
                 "",
                 "artifact digest",

@@ -95,8 +95,8 @@ class PlannedStep(Struct, frozen=True):
         asking = (it for it in self.hazards if it.certainty is not Certainty.ADVICE and it.fingerprint not in known)
         return tuple(it for it in asking if it.named not in shown)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the step as the plan's document has it."""
+    def in_brief(self) -> dict[str, Any]:
+        """Return between what the step moves, and why it waits or not, for results beside the plan."""
         return {
             "from": str(self.old_version),
             "to": str(self.new_version),
@@ -105,6 +105,12 @@ class PlannedStep(Struct, frozen=True):
             "target": str(self.target),
             "decision": str(self.decision),
             "reasons": list(self.reasons),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as the plan's document has it."""
+        return {
+            **self.in_brief(),
             "options": self.options.differing(),
             "overlay": str(self.overlay),
             "release": str(self.release),

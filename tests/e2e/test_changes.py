@@ -90,7 +90,7 @@ class TestContent:
         assert desk.state() == before
         ran = desk.ok(*UPDATE, *domain, "--output", "json")
         assert ran.json["version"] == "v2.98.8"
-        assert ran.json["published"][0]["options"]["cluster-domain"] == "fleet.example"
+        assert ran.json["plan"]["steps"][0]["options"]["cluster-domain"] == "fleet.example"
         plan = desk.plan(*domain)
         desk.ok("apply", "plan.json", *approved(plan), *SIGNED)
 
@@ -246,7 +246,7 @@ class TestUnproven:
         assert desk.run("apply", "plan.json", *SIGNED, "--releases", "own").code == 11
         assert desk.state().keys() - before.keys() == {"plan.json"}
         ran = desk.ok(*update, "--unsafe-unproven-rendering", "--output", "json")
-        assert ran.json["published"][0]["proof"] == "none"
+        assert ran.json["plan"]["steps"][0]["proof"] == "none"
 
 
 class TestAdoption:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 WHEN = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d")  # a date, or a time
 CLUSTERS = [*(f"2.{minor}" for minor in range(2, 8)), "2.8.0 - 2.8.5", "2.8.6 and later 2.8", "2.9"]
+BRIEF_KEYS = ("from", "to", "kind", "base", "target", "decision", "reasons")
 STEP_KEYS = {
-    *("from", "to", "kind", "base", "target", "decision", "reasons"),
+    *BRIEF_KEYS,
     *("options", "overlay", "release", "proof", "changes", "pinned", "hazards", "pruned", "rights", "gates"),
 }
 RESULT_KEYS = {
@@ -463,9 +464,11 @@ class TestJson:
         assert set(ran.json["plan"]) == {"schema", "artifact", "current", "steps", "passedOver", "digest"}
         assert ran.json["plan"]["schema"] == "flux-manifests.plan/v1"
         assert ran.json["plan"]["current"] == {"version": "v2.98.5", "digest": digest, "since": ANY}
-        assert ran.json["plan"]["steps"] == [*ran.json["published"], *ran.json["waiting"]]
-        assert all(set(step) == STEP_KEYS for step in ran.json["plan"]["steps"])
-        assert set(ran.json["waiting"][-1]["changes"]) == {"images", "added", "removed", "all", "diffs"}
+        steps = ran.json["plan"]["steps"]
+        in_brief = [*ran.json["published"], *ran.json["waiting"]]
+        assert in_brief == [{key: step[key] for key in BRIEF_KEYS} for step in steps]  # all else is there once
+        assert all(set(step) == STEP_KEYS for step in steps)
+        assert set(steps[-1]["changes"]) == {"images", "added", "removed", "all", "diffs"}
         assert ran.json["changed"] is (command is UPDATE)
         assert ran.json["version"] == ("v2.98.8" if command is UPDATE else "v2.98.5")
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from ci_automation.impact.checks import compatibility
-from tests.e2e.desk import SIGNED
+from tests.e2e.desk import CHANNEL, SIGNED, TRUSTED
 from tests.fakes.world import signing_key
 from tests.unit.docs.documents import ROOT, configurations
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from tests.e2e.desk import Desk
 
 OLD = "v2.98.5"
+JQ = shutil.which("jq") or ""
 # What belongs to a registry, a cloud or GitHub, and says nothing of which step is taken.
 ELSEWHERE = (
     "approval",
@@ -94,3 +97,20 @@ def test_a_version_that_is_not_the_newest_is_published_as_the_guide_says(desk: D
     assert "@1  v2.98.8-" in desk.ok("history", "production").out
     desk.config(artifact + keys)
     assert "v2.99.4 needs approval" in desk.ok("check", "production").out
+
+
+@pytest.mark.skipif(not JQ, reason="jq is not here")
+def test_the_filters_of_jq_in_the_reference_say_what_waits_and_why(desk: Desk) -> None:
+    desk.init()
+    desk.ok("update", CHANNEL, *SIGNED)
+    desk.config(f"version: 1\nartifacts: [{{name: production, url: '{CHANNEL}'}}]\n")
+    said = desk.ok("check", "--output", "json", *TRUSTED)
+    page = (ROOT / "docs/reference/json.md").read_text()
+    version, waits, breaks = (
+        subprocess.run([JQ, *shlex.split(it)], input=said.out, capture_output=True, text=True, check=True).stdout
+        for it in re.findall(r"--output json \| jq (.*)", page)
+    )
+    (step,) = said.json["plan"]["steps"]
+    assert version == "production v2.98.8\n"
+    assert waits.split("\t") == ["production", "v2.99.4", "approval", step["target"], "; ".join(step["reasons"]) + "\n"]
+    assert json.loads(breaks) == {key: step[key] for key in ("to", "target", "hazards")}

@@ -142,7 +142,7 @@ def test_a_rollback_over_a_minor(grown: Grown, releases: Path, pair: program.Pai
     offered = program.succeed(*check)
     assert [step["to"] for step in offered["waiting"]] == [NEXT]
     assert offered["waiting"][0]["decision"] in {"auto", "approval"}
-    assert "hold" not in {gate["gate"] for gate in offered["waiting"][0]["gates"] if gate["verdict"] != "auto"}
+    assert "hold" not in {gate["gate"] for gate in offered["plan"]["steps"][0]["gates"] if gate["verdict"] != "auto"}
 
     listed = program.flux_manifests("history", channel, "--public-key", pair.public)
     rows = re.findall(r"^(?:@[0-9]+)? +(v[0-9.]+)-[0-9a-f]{12} ", listed.output, re.MULTILINE)
