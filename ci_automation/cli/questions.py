@@ -123,7 +123,7 @@ def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str,
     pinned = {it.removesuffix(f"@{shipped}") for workflow in signing for it in actions_of(workflow or "")}
     default = None if len(pinned) > 1 else next(iter(pinned), None) or checkout_of_action(server)
     action = ask.answer("action", "Which repository has this action, as OWNER/ci-automation?", default)
-    require_action(action)
+    require_action(action, server)
     kept = [it for it in pinned if it.startswith(f"{action}@")]
     return kept[0] if len(kept) == 1 else action
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,9 @@ def setup_command(channels: tuple[str, ...], *, after: str | None, yes: bool, **
     flux-manifests setup staging production stable --action acme/ci-automation
     """
     for channel in channels:
+        if "," in channel and "://" not in channel:
+            separate = shlex.join(("setup", *filter(None, channel.split(","))))
+            raise UnfitAnswer(f"{channel!r} is not a channel; separate channels by blanks: `{separate}`")
         if [channel] != channel.split():
             raise UnfitAnswer(f"{channel!r} is not a channel: give each as a word of its own")
     told["channels"], written = " ".join(channels) or None, list[str]()

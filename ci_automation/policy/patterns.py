@@ -91,7 +91,7 @@ def require_re2(pattern: str) -> str:
     try:
         re2.compile(pattern, options)
     except re2.error as error:
-        raise InvalidPattern(pattern, str(error)) from None
+        raise InvalidPattern(pattern, error.args[0].decode(errors="replace")) from None  # what RE2 says, as bytes
     return pattern
 
 

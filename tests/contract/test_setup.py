@@ -649,6 +649,25 @@ def test_no_file_is_written_where_flux_bootstrap_applies_it(clone: Path, path: s
     assert last.overlay == (None if path == "./" else overlay)
 
 
+@pytest.mark.usefixtures("clone")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((CHANNEL, *ACTION, "--repository", "initech"), "the repository 'initech' is not OWNER/NAME"),
+        (
+            (CHANNEL, "--action", "initech/ci-automation@main"),
+            "`git ls-remote https://github.com/initech/ci-automation main` prints those of a branch or a tag",
+        ),
+        (("staging,production,edge", *ACTION), "separate channels by blanks: `setup staging production edge`"),
+    ],
+)
+def test_what_cannot_be_used_is_told_with_what_can(
+    arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["setup", *arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -248,12 +249,17 @@ def is_action(text: str) -> bool:
     return re.fullmatch(r"[\w.-]+/(ci-automation|flux-manifests)(@[0-9a-f]{40})?", text) is not None
 
 
-def require_action(text: str) -> None:
+def require_action(text: str, server: str) -> None:
     """Check that `is_action`.
 
     Raises:
         UnfitAnswer: it is not.
     """
+    repository, _, commit = text.partition("@")
+    if commit and is_action(repository) and not is_action(text):
+        error = UnfitAnswer(f"{commit!r} is not a commit: workflows take the action at the 40 digits of one")
+        error.hint = f"`git ls-remote {server}/{repository} {shlex.quote(commit)}` prints those of a branch or a tag."
+        raise error
     if not is_action(text):
         raise UnfitAnswer(
             f"{text!r} is not the action, whose repository is OWNER/ci-automation or OWNER/flux-manifests (`config "
@@ -270,7 +276,7 @@ def require_usable(answers: Answers) -> None:
     for channel in (answers.channels[name] for name in answers.named):
         if not isinstance(channel.repository, OciRepository):
             raise UnfitAnswer(f"{channel} is not in a registry, where clusters and workflows could reach it")
-    require_action(answers.action)
+    require_action(answers.action, answers.place.server)
     named = {"repository": answers.place.repository, "branch": answers.place.branch, "overlay": answers.overlay}
     for what, name in named.items():
         require_plain(what, name)
@@ -282,5 +288,7 @@ def require_plain(what: str, name: str | None) -> None:
     Raises:
         UnfitAnswer: it has not.
     """
+    if what == "repository" and name is not None and name.count("/") != 1:
+        raise UnfitAnswer(f"the repository {name!r} is not OWNER/NAME")
     if name is not None and not _PLAIN[what].fullmatch(name):
         raise UnfitAnswer(f"the {what} {name!r} has characters that a workflow cannot have as they are")
