@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,14 +10,19 @@ from msgspec.structs import replace
 
 from ci_automation.flows.planning.findings import impact_of
 from ci_automation.impact.assess import Impact
+from ci_automation.net.waiting import Clock, Patience
+from ci_automation.registry.http import HttpRegistry
 from ci_automation.signing.sigstore.root import TrustRoot
+from tests.contract.hostile_registry import HostileRegistry, Source
 from tests.fakes.sigstore import LocalSigstore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ci_automation.impact.change import Hazard
+    from ci_automation.net.network import Network
+    from ci_automation.registry.credentials import CredentialSource
     from tests.contract.scene import Scene
 
 
@@ -58,6 +64,33 @@ def scene(
 
     with staged(stage, tmp_path / "scene", monkeypatch, capsys) as made:
         yield made
+
+
+@pytest.fixture
+def server() -> Iterator[HostileRegistry]:
+    """Yield a registry that answers as a test wants."""
+    with HostileRegistry() as running:
+        yield running
+
+
+@pytest.fixture
+def seconds() -> list[float]:
+    """Return the time of the clients' clock."""
+    return [0.0]
+
+
+@pytest.fixture
+def opened(seconds: list[float]) -> Iterator[Callable[..., HttpRegistry]]:
+    """Yield the function that opens a registry, for which no time passes while it waits."""
+    with ExitStack() as stack:
+
+        def open_one(host: str, source: CredentialSource | None = None, network: Network | None = None) -> HttpRegistry:
+            clock = Clock(lambda: seconds[0], lambda: 0.0, lambda _: None)
+            registry = HttpRegistry(host, source or Source(), network, Patience(clock=clock))
+            stack.callback(registry.close)
+            return registry
+
+        yield open_one
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import base64
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,7 +14,6 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor
 from ci_automation.artifact.reference import Reference
-from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.credentials import Credential, Writing
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import AccessDenied, NotFound, UnexpectedAnswer, Unreachable
@@ -38,40 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ci_automation.net.network import Network
-    from ci_automation.registry.credentials import CredentialSource
 
 BASIC = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 DATA = b"the bytes of a layer"
 LAYER = Descriptor.of(FLUX_LAYER, DATA)
 
 
-@pytest.fixture
-def seconds() -> list[float]:
-    return [0.0]
-
-
 Opened = Callable[..., HttpRegistry]
-
-
-@pytest.fixture
-def opened(seconds: list[float]) -> Iterator[Callable[..., HttpRegistry]]:
-    """Return the function that opens a registry."""
-    with ExitStack() as stack:
-
-        def open_one(host: str, source: CredentialSource | None = None, network: Network | None = None) -> HttpRegistry:
-            clock = Clock(lambda: seconds[0], lambda: 0.0, lambda _: None)
-            registry = HttpRegistry(host, source or Source(), network, Patience(clock=clock))
-            stack.callback(registry.close)
-            return registry
-
-        yield open_one
-
-
-@pytest.fixture
-def server() -> Iterator[HostileRegistry]:
-    with HostileRegistry() as running:
-        yield running
 
 
 @pytest.fixture

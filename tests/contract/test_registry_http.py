@@ -79,12 +79,6 @@ def time() -> Time:
 
 
 @pytest.fixture
-def server() -> Iterator[HostileRegistry]:
-    with HostileRegistry() as running:
-        yield running
-
-
-@pytest.fixture
 def at(server: HostileRegistry) -> Reference:
     return Reference.parse(f"oci://{server.host}/acme/flux:production")
 

@@ -8,7 +8,6 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from cryptography.x509.oid import NameOID
 from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor
 from ci_automation.artifact.reference import Reference
 from ci_automation.net.network import MissingCertificates, Network
-from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.credentials import Credential
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, UnknownTokenHost, Unreachable
@@ -45,26 +43,6 @@ if TYPE_CHECKING:
 BASIC = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 LAYER = Descriptor.of(FLUX_LAYER, b"the bytes of a layer")
 Opened = Callable[..., HttpRegistry]
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., HttpRegistry]]:
-    """Return the function that opens a registry."""
-    with ExitStack() as stack:
-
-        def open_one(host: str, source: Source | None = None, network: Network | None = None) -> HttpRegistry:
-            clock = Clock(lambda: 0.0, lambda: 0.0, lambda _: None)
-            registry = HttpRegistry(host, source or Source(), network, Patience(clock=clock))
-            stack.callback(registry.close)
-            return registry
-
-        yield open_one
-
-
-@pytest.fixture
-def server() -> Iterator[HostileRegistry]:
-    with HostileRegistry() as running:
-        yield running
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.verify import ensure_signed, gather, verify
 from tests.real import program
 from tests.real.registries import RealRegistry, distribution, docker_config
-from tests.real.tokens import PATH, READER, WRITER, User
+from tests.real.test_requests import REPOSITORY
+from tests.real.test_requests import said as named
+from tests.real.tokens import READER, WRITER, User
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from ci_automation.registry.port import Registry
 
 LEGACY, BOTH, BUNDLE = SignatureFormat.LEGACY, SignatureFormat.BOTH, SignatureFormat.BUNDLE
-REPOSITORY = "acme/flux-manifests"
 DOOR = ["GET channel 401", "GET token 200", "GET channel 200"]
 NO_REFERRERS_API = ["GET referrers 404"]
 
@@ -65,20 +66,7 @@ def opened(channel: Reference, user: User, folder: Path) -> Registry:
 
 def said(registry: RealRegistry) -> list[str]:
     """Return the requests since the last time as a person names them, in their order."""
-
-    def name(path: str) -> str:
-        if path.startswith(PATH):
-            return "token"
-        kind, _, rest = path.partition("?")[0].removeprefix(f"/v2/{REPOSITORY}/").partition("/")
-        if kind == "blobs":
-            return "upload" if rest.startswith("uploads") else "blob"
-        if kind == "referrers":
-            return "referrers"
-        if rest.startswith("sha256-"):
-            return "signature" if rest.endswith(".sig") else "fallback"
-        return "digest" if rest.startswith("sha256:") else "channel"
-
-    found = [f"{request.method} {name(request.path)} {request.status}" for request in registry.requests]
+    found = named(registry)
     registry.proxy.forget()
     return found
 
