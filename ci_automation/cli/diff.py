@@ -54,7 +54,7 @@ class NothingToCompare(UsageError):
 class NoSuchRow(UsageError):
     """A channel never had an artifact of that number, which may be another channel's."""
 
-    def __init__(self, artifact: str, number: int, numbers: Iterable[int]) -> None:
+    def __init__(self, artifact: str, number: int, numbers: Iterable[int], *, trusts: bool) -> None:
         super().__init__(f"the history of {artifact} has no number {number}")
         known = some_of([f"@{each}" for each in sorted(numbers)])
         self.hint = (
@@ -62,6 +62,8 @@ class NoSuchRow(UsageError):
             if known
             else "Nothing was published there."
         )
+        if not trusts:
+            self.hint += " Without a key, several of one version have no number: give --public-key, or an identity."
 
 
 def _sides_here(ctx: click.Context, side: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
@@ -166,9 +168,9 @@ def _digest_at(artifact: str, number: int, reference: Reference, ports: Ports) -
     """
     from ci_automation.flows.history import history
 
-    digests = {entry.number: entry.digest for entry in history(reference, ports).entries}
+    digests = {entry.number: entry.digest for entry in history(reference, ports).entries if entry.number}
     if number not in digests:
-        raise NoSuchRow(artifact, number, digests)
+        raise NoSuchRow(artifact, number, digests, trusts=ports.trusted is not None)
     return digests[number]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ class HistoryEntry(Struct, frozen=True):
 
     Without records its time and publisher are unknown; `problem` says why they cannot be read. The number counts from
     the newest version of the repository, trusted or not, and of one version from the newest publication; 0 of what only
-    other channels had.
+    other channels had, and of several of one version where no record can be read.
     """
 
     digest: Digest
@@ -115,6 +116,9 @@ def history(reference: Reference, ports: Ports, *, every: bool = False) -> Histo
         others = [replace(entry, number=0) for entry in entries if every and entry.digest not in own]
         shown = [*((entry for entry in entries if entry.digest in own) if every else own.values()), *others]
     shown.sort(key=lambda it: (it.last.timestamp() if it.last else 0, -it.number), reverse=True)
+    if ports.trusted is None:  # then only records could tell which one of a version is newer
+        versions = Counter(it.version for it in shown)
+        shown = [it if versions[it.version] == 1 else replace(it, number=0) for it in shown]
     return History(tuple(shown), len(tags) - len(wanted), len(entries) - len(shown))
 
 

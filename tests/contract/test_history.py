@@ -286,7 +286,9 @@ def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
     assert [found[side]["digest"] for side in ("from", "to")] == [digests[OLD], digests[MINOR]]
 
 
-def test_of_one_version_the_newest_publication_has_the_smaller_number() -> None:
+def test_of_one_version_the_newest_publication_has_the_smaller_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A rollback and a promotion publish nothing, so that they change no number."""
     world = World()
     times = itertools.count()
@@ -316,6 +318,10 @@ def test_of_one_version_the_newest_publication_has_the_smaller_number() -> None:
     assert ranked() == [*digests[-2::-1], digests[-1]]
     unknown = history(CHANNEL, world.ports(None, None)).entries
     assert [it.digest for it in unknown] == sorted(digests, key=str, reverse=True)
+    assert {it.number for it in unknown} == {0}  # records alone tell which one is newer
+    monkeypatch.setattr("ci_automation.cli.diff.reading", lambda *_: (CHANNEL, world.ports(None, None)))
+    assert run(["diff", f"{CHANNEL}@2", f"{CHANNEL}@1"]) == 2
+    assert "several of one version have no number: give --public-key" in " ".join(capsys.readouterr().err.split())
     assert publish(overlay=OVERLAY) == first
     assert ranked() == [first, *digests[-2:0:-1], digests[-1]]
 
