@@ -179,6 +179,15 @@ def test_nothing_is_written_through_a_link_out_of_the_directory(site: Site, tmp_
     assert not list(outside.iterdir())
 
 
+def test_its_lock_empties_no_file_elsewhere(site: Site, tmp_path: Path) -> None:
+    (precious := tmp_path / "precious").write_text("text")
+    site.folder.mkdir()
+    (site.folder / ".flux-manifests.lock").symlink_to(precious)
+    with pytest.raises(Unwritable):
+        site.mirror("v2.9.4")
+    assert precious.read_text() == "text"
+
+
 @pytest.mark.parametrize("link", ["v2.9.4/manifests.tar.gz", "releases.json"])
 def test_nothing_is_read_or_written_through_a_link_to_a_device(site: Site, link: str) -> None:
     (path := site.folder / link).parent.mkdir(parents=True)

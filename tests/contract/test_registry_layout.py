@@ -69,6 +69,15 @@ class TestOnDisk:
             registry.put_blob(at, b"x")
         assert not list((tmp_path / "outside").iterdir())
 
+    def test_its_lock_empties_no_file_elsewhere(self, folder: Path, at: Reference, registry: Registry) -> None:
+        publish(registry, at)
+        (folder / LOCK).unlink(missing_ok=True)
+        (folder / LOCK).symlink_to(folder / "index.json")
+        before = (folder / "index.json").read_bytes()
+        with pytest.raises(LayoutUnusable, match="it cannot be written"):
+            registry.put_manifest(at.at_tag("other"), registry.manifest(at))
+        assert (folder / "index.json").read_bytes() == before
+
     def test_it_is_laid_out_as_the_specification_says(self, folder: Path, at: Reference, registry: Registry) -> None:
         manifest = publish(registry, at)
         assert json.loads((folder / "oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
