@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _EXPLAINED = """\
 Workflows take the action from a repository of your organisation that has this project with its whole history.
   If there is one, take its OWNER/NAME from its address: https://github.com/acme/ci-automation is acme/ci-automation.
-  If not, name the one that you will make, such as acme/ci-automation: the list that setup writes begins with it."""
+  If not, name the one that you will make: the list that setup writes has a step for it."""
 
 
 _SIGNING = """\
@@ -88,10 +88,13 @@ class Questions(Struct, frozen=True):
         question: str,
         default: str | None = None,
         *,
+        offered: str | None = None,
         meaning: str = "",
         fit: Callable[[str], str] | None = None,
     ) -> str:
         """Return the answer; at a terminal, after a text that says what it means, and asked again until it fits.
+
+        Only a terminal has what is `offered` for want of a default.
 
         Raises:
             Unanswered: there is no terminal, and no default.
@@ -101,19 +104,14 @@ class Questions(Struct, frozen=True):
         if sys.stdin.isatty() and not self.yes:
             if meaning:
                 print_aside(meaning)
-            while not (
-                answer := str(
-                    click.prompt(question, default or "", value_proc=fit, show_default=bool(default), err=True)
-                ).strip()
-            ):
-                print_aside(_EXPLAINED)  # all other questions have a default
-            return answer
+            usual = default or offered
+            return str(click.prompt(question, usual, value_proc=fit, err=True)).strip() or usual or ""
         if default is None:
             raise Unanswered(option)
         return default
 
 
-def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str, server: str) -> str:
+def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str, place: GitHubPlace) -> str:
     """Return the action's repository, with the commit of the workflows that sign if it is not the one `shipped`.
 
     Raises:
@@ -121,9 +119,15 @@ def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str,
         UnfitAnswer: the answer is not the address of an action.
     """
     pinned = {it.removesuffix(f"@{shipped}") for workflow in signing for it in actions_of(workflow or "")}
-    default = None if len(pinned) > 1 else next(iter(pinned), None) or checkout_of_action(server)
-    action = ask.answer("action", "Which repository has this action, as OWNER/ci-automation?", default)
-    require_action(action, server)
+    default = None if len(pinned) > 1 else next(iter(pinned), None) or checkout_of_action(place.server)
+    action = ask.answer(
+        "action",
+        "Which repository has this action, as OWNER/ci-automation?",
+        default,
+        offered=f"{place.repository.partition('/')[0]}/ci-automation",
+        meaning="" if default else _EXPLAINED,
+    )
+    require_action(action, place.server)
     kept = [it for it in pinned if it.startswith(f"{action}@")]
     return kept[0] if len(kept) == 1 else action
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import asdict, replace
 
+from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.cli.clone import free_folder, require_own, top_of, written_at
 from ci_automation.cli.output import confirmed, print_aside, print_parts, print_text
@@ -200,7 +201,7 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     own = [own_files(ask, top, objects, family, tags, configured) for family in found]
     signers = (written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml"))
     shipped = shipped_pin()
-    action = answered_action(ask, signers, shipped, place.server)
+    action = answered_action(ask, signers, shipped, place)
     signing, approval = answered_ways(
         ask, configured.get(next(it for it in found if it.named).first[1]) or next(iter(configured.values()), None)
     )
@@ -231,6 +232,9 @@ def _families(
     every = "" if configured and not ask.told["channels"] else ask.answer("channels", question, f"{usual}:production")
     references = named_references(every.split(), tuple(configured.values()), usual)
     named = channels_by_name(references, configured, ask.told["name"])
+    repositories = dict.fromkeys(it.repository for it in named.values())
+    for here in (it for it in repositories if isinstance(it, OciRepository) and it.is_loopback):
+        print_aside(f"{here} is on this machine, where neither workflows nor clusters reach it: name one that they do")
     found = families(configured.values(), named, after)
     return found, _tags({name: it for each in found for name, it in each.channels.items()}, named, configured, ask)
 

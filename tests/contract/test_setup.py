@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -158,17 +159,29 @@ def test_the_action_is_the_one_that_the_program_was_installed_from(
     assert (f"uses: {action}@" in files(clone).get(".github/workflows/flux.yaml", "")) is bool(action)
 
 
-def test_an_empty_answer_for_the_action_is_told_what_is_asked_and_where_it_is(
+def test_the_question_for_the_action_says_what_it_is_and_offers_one_of_the_same_owner(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers = iter(["", " ", "platform/ci-automation", "keyless", "pull-request"])
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("click.prompt", lambda *_, **__: next(answers))
+    typed = io.StringIO("\n" * 3)
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", typed)
     assert run(["setup", CHANNEL, "--overlay", "-"]) == 0
     told = capsys.readouterr().err
-    assert told.count("Workflows take the action from a repository of your organisation that has this project") == 2
-    assert told.count("take its OWNER/NAME from its address: https://github.com/acme/ci-automation is acme/ci-") == 2
-    assert "uses: platform/ci-automation@" in files(clone)[".github/workflows/flux.yaml"]
+    assert told.count("Workflows take the action from a repository of your organisation that has this project") == 1
+    assert told.count("take its OWNER/NAME from its address: https://github.com/acme/ci-automation is acme/ci-") == 1
+    assert "as OWNER/ci-automation? [acme-corp/ci-automation]: " in told
+    assert "uses: acme-corp/ci-automation@" in files(clone)[".github/workflows/flux.yaml"]
+
+
+@pytest.mark.parametrize("host", ["localhost:5000", "127.0.0.1", "registry.example"])
+def test_a_channel_on_this_machine_is_told_to_be_one_that_no_cluster_reaches(
+    clone: Path, capsys: pytest.CaptureFixture[str], host: str
+) -> None:
+    assert run(["setup", f"oci://{host}/flux:stable", f"oci://{host}/flux:next", *ACTION]) == 0
+    told = capsys.readouterr().err
+    is_here = host != "registry.example"
+    assert told.count(f"oci://{host}/flux is on this machine, where neither workflows nor clusters reach it") == is_here
+    assert "flux-manifests/stable/sync.yaml" in files(clone)
 
 
 @pytest.mark.parametrize(
