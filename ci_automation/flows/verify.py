@@ -15,6 +15,8 @@ from ci_automation.flows.rendering import fetch, recipe_of, rendering
 from ci_automation.flux.artifact import compose, immutable_version, tagged_version
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.text import pin
+from ci_automation.records.ledger import notes_in
+from ci_automation.records.notes import Record
 from ci_automation.signing.cluster import Row, cluster_table, judge_cluster
 from ci_automation.signing.verify import examine, gather, refusal
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
+    from ci_automation.records.attached import Said
     from ci_automation.signing.trust import Identity, Trusted
 
 
@@ -77,7 +80,8 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
     found = (*findings.legacy, *findings.bundles)
     by = next((finding.by for finding in found if finding.counts), None)
     version = observed.version
-    records = ports.ledger(reference).all_records(observed.digest) if by is not None else ()
+    said = ports.ledger(reference).said(observed.digest) if by is not None else ()
+    records = notes_in(said, Record)
     if version is None:  # another tool made it, and an adoption recorded its version
         version = next((record.version for record in records), None)
     problem: VerificationFailed | None = None
@@ -87,17 +91,22 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
     elif version and not (judgement := judge_cluster(findings, trusted, version)).accepted:
         problem = ClusterRefuses(at, version, judgement.reason)
     elif reference.tag is not None and not immutable_version(reference.tag):
-        problem = misplaced(observed, present_version(observed, ports, intent), ports)
+        problem = misplaced(observed, present_version(observed, ports, intent), ports, said)
     unproven = any(record.proof is Proof.NONE for record in records)
     return Verification(observed.digest, version, by, cluster_table(evidence, trusted), problem, unproven)
 
 
-def misplaced(observed: Observed, version: Version, ports: Ports) -> VerificationFailed | None:
-    """Return why signed records say that a tag, which leads to `version`, does not belong there; None if none does."""
+def misplaced(
+    observed: Observed, version: Version, ports: Ports, said: tuple[Said, ...] | None = None
+) -> VerificationFailed | None:
+    """Return why signed records say that a tag, which leads to `version`, does not belong there; None if none does.
+
+    `said` is as for `place`.
+    """
     tag = observed.channel.tag
     if tag is None or immutable_version(tag):
         return None
-    placed = place(observed, ports)
+    placed = place(observed, ports, said)
     if tagged_version(tag) is not None and placed.record is None:
         return version_tag_problem(placed, version, ports)
     return problem_of(as_mirrored(placed, ports), version, ports)

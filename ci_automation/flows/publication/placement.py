@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.attached import Said
 
 
 class ChannelMovedBack(VerificationFailed):
@@ -67,8 +68,10 @@ def _if_you(channel: Reference) -> str:
     return f"If you moved it, use {adopting} (in GitHub Actions: adopt), which shows every file first."
 
 
-def place(observed: Observed, ports: Ports) -> Placed:
+def place(observed: Observed, ports: Ports, said: tuple[Said, ...] | None = None) -> Placed:
     """Return a channel with what trusted signers said of the digest that it has; nothing without a trusted signer.
+
+    That is `said`, if the caller has read it.
 
     Raises:
         NotAnIndex, TooManyRecords: an attacker hides some of it.
@@ -78,7 +81,8 @@ def place(observed: Observed, ports: Ports) -> Placed:
         return placed
     registry, ledger = ports.registry, ports.ledger(observed.channel)
     name = ledger.name
-    said, tags = registry.at_once(partial(ledger.said, observed.digest), partial(registry.tags, observed.channel))
+    read = partial(ledger.said, observed.digest) if said is None else partial(tuple, said)
+    said, tags = registry.at_once(read, partial(registry.tags, observed.channel))
     found = notes_in(said, Record)
     own = [record for record in found if record.channel == name]
     record = own[-1] if own else None
