@@ -10,7 +10,7 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 from ci_automation.cli import COMMANDS, COMPLETE, Commands, cli
-from ci_automation.cli.parameters import details_option
+from ci_automation.cli.parameters import TRUST, details_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,10 +51,17 @@ _MEANT_OPTIONS = {"--json": "--output json", "--limit": "--since"}
 # The option for what people give as a second argument.
 _MEANT_ARGUMENTS = {"rollback": "--to", "init": "--flux-version"}
 
-# What shows the result of a command that writes, by the name of that command.
-_DRY_RUNS = {
-    **dict.fromkeys(("update", "apply", "promote"), "`check` and `plan` show what it would do, and write nothing."),
-    "rollback": "Without --yes it shows what it would do, and asks.",
+# Why a command lacks an option, and what does it.
+_WITHOUT = {
+    **dict.fromkeys(
+        ((name, "--dry-run") for name in ("update", "apply", "promote")),
+        "`check` and `plan` show what it would do, and write nothing.",
+    ),
+    ("rollback", "--dry-run"): "Without --yes it shows what it would do, and asks.",
+    **dict.fromkeys(
+        (("discover", f"--{name}") for name in TRUST),
+        "`discover` verifies nothing, so it takes no key. `verify`, `history`, `provenance` and `sbom` do.",
+    ),
 }
 
 
@@ -65,11 +72,10 @@ def with_nearest(error: click.UsageError) -> click.UsageError:
 
 def _with_option(error: click.NoSuchOption) -> click.NoSuchOption:
     """Return the error with the nearest options that the help shows, or else with the commands that have one."""
-    looks = _DRY_RUNS.get(error.ctx.command.name or "") if error.ctx else None
-    if looks and error.option_name == "--dry-run":
-        return click.NoSuchOption(error.option_name, f"No such option '--dry-run'. {looks}", ctx=error.ctx)
     mine = _by_option((error.ctx.command,) if error.ctx else ())
     message = f"No such option {error.option_name!r}."
+    if why := _WITHOUT.get((error.ctx.command.name or "", error.option_name)) if error.ctx else None:
+        return click.NoSuchOption(error.option_name, f"{message} {why}", ctx=error.ctx)
     meant = _MEANT_OPTIONS.get(error.option_name, "")
     if meant.partition(" ")[0].removeprefix("--") in mine:
         return click.NoSuchOption(error.option_name, f"{message} Did you mean {meant!r}?", ctx=error.ctx)

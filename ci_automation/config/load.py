@@ -167,14 +167,21 @@ def _unfit_promotions(document: ConfigDocument, artifacts: Sequence[Artifact]) -
             if getattr(artifact, name) and ("artifacts", index, key) in document.values:  # not by the defaults
                 yield (index, key), "is for rendering, and an artifact with promote is never rendered"
         if (source := _channel(artifact.promote.source, named)) is None:
-            known = ", ".join(named)
-            yield (*here, "from"), f"is neither the name of an artifact ({known}) nor the address of a channel"
+            yield (*here, "from"), _no_source(artifact.promote.source, [*named])
         else:
             sources[artifact.channel] = source
             if _returns(artifact.channel, sources):
                 yield (*here, "from"), "leads back to this artifact: no run would ever render one of them"
         for number, evidence in enumerate(artifact.promote.evidence):
             yield from (((*here, "evidence", number), what) for what in _unfit_evidence(evidence))
+
+
+def _no_source(text: str, names: Sequence[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(text, names, n=1)
+    what = f"{text!r} is neither the name of an artifact ({', '.join(names)}) nor the address of a channel"
+    return f"{what}; did you mean {near[0]}?" if near else what
 
 
 def _channel(text: str, named: Mapping[str, Reference]) -> Reference | None:

@@ -241,7 +241,7 @@ class TestWhere:
         init(CHANNEL, OLD, world.ports(), intent())
         with pytest.raises(NotInHistory, match="nothing says where") as caught:
             propose_rollback(CHANNEL, Wish(""), world.ports(), intent())
-        assert caught.value.hint.startswith("The channel had nothing before")
+        assert caught.value.hint.startswith("The channel is at the oldest that it had.")
 
     def test_names_the_neighbours_of_a_version_that_is_not_there(self, world: World) -> None:
         with pytest.raises(NotInHistory, match=r"'v2\.98\.6'; the nearest are v2\.98\.5 and v2\.98\.8$"):

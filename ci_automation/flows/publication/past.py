@@ -42,7 +42,7 @@ class NotInHistory(UsageError):
         super().__init__(f"nothing in the history of {channel} is {wanted!r}{near}" if wanted else unnamed)
         self.hint = "Nothing that this program published is in the repository. `update --adopt` begins a history."
         if published:
-            self.hint = "The channel had nothing before that it could go back to. `history` lists what is there."
+            self.hint = "The channel is at the oldest that it had. `history` lists what is there."
         if published and not ports.trusted:  # who reads no records cannot tell what other channels alone had
             self.hint = "`history` lists what the channel had, if you name a key or an identity to trust."
         if tags:

@@ -64,6 +64,8 @@ class KeyUnreadable(SigningError):
     @classmethod
     def of(cls, data: bytes, where: str, error: Exception) -> Self:
         """Return the error for a text that a reader of PEM refused."""
+        if b"-----BEGIN OPENSSH PRIVATE KEY-----" in data:
+            return cls(where, "it is a key of OpenSSH", "Signing takes PEM: `cosign generate-key-pair` makes one.")
         return cls(where, str(error).split(",")[0] if b"-----BEGIN " in data else "it is no PEM")
 
 

@@ -47,6 +47,7 @@ NEAREST = [
     (["apply", "--aprove", "x"], "No such option '--aprove'. Did you mean '--approve'?"),
     (["update", "--dry-run"], "'--dry-run'. `check` and `plan` show what it would do, and write nothing."),
     (["rollback", "x", "--dry-run"], "'--dry-run'. Without --yes it shows what it would do, and asks."),
+    (["discover", "x", "--public-key", "k"], "'--public-key'. `discover` verifies nothing, so it takes no key."),
     (["verify", "--dry-run"], "No such option '--dry-run'."),
     (["completion"], "Missing argument 'SHELL'. Choose from: bash, zsh, fish"),
     (["schema"], "Missing argument 'NAME'. Choose from: error, results,"),

@@ -159,7 +159,7 @@ def test_a_promotion_that_goes_together_is_taken(b: str) -> None:
 @pytest.mark.parametrize(
     ("more", "b", "a", "problem"),
     [
-        ("", "{from: c}", "", "is neither the name of an artifact (a, b)"),
+        ("", "{from: c}", "", "promote.from: 'c' is neither the name of an artifact (a, b)"),
         ("", "{from: b}", "", "leads back to this artifact"),
         ("", "{from: a}", "{from: b}", "artifacts[1].promote.from: leads back to this artifact"),
         ("    flags: {log-level: debug}\n", "{from: a}", "", "is for rendering"),
@@ -173,3 +173,9 @@ def test_a_promotion_that_goes_together_is_taken(b: str) -> None:
 )
 def test_a_promotion_that_does_not_is_told(more: str, b: str, a: str, problem: str) -> None:
     assert problem in promoted(more, b, a)
+
+
+def test_a_source_that_is_nearly_the_name_of_an_artifact_is_told_with_it() -> None:
+    two = "artifacts: [{name: staging, url: 'layout:a:s'}, {name: b, url: 'layout:a:b', promote: {from: stagging}}]"
+    with pytest.raises(InvalidConfig, match=r"'stagging' is neither the name .* channel; did you mean staging\?"):
+        parse_config(f"version: 1\n{two}\n".encode(), "a.yaml")

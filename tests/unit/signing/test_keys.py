@@ -335,3 +335,11 @@ def test_a_key_that_is_pasted_in_place_of_its_file_is_not_repeated(pasted: str, 
         with pytest.raises(KeyFileMissing, match="looks like a key itself") as caught:
             load(pasted, {}, tmp_path)
         assert "secret" not in str(caught.value)
+
+
+def test_a_key_of_ssh_is_called_one() -> None:
+    key = ed25519.Ed25519PrivateKey.generate()
+    data = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    with pytest.raises(KeyUnreadable, match="the key here cannot be read: it is a key of OpenSSH") as unreadable:
+        SigningKey.from_bytes(data, None, "here")
+    assert "`cosign generate-key-pair` makes one" in unreadable.value.hint
