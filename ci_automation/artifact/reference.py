@@ -32,13 +32,17 @@ _MAX_NAME = 255
 _MAX_PORT = 65_535
 
 
+_LOGIN = re.compile(r"(?<=://)[^@/]*(?::[^@]*)?@(?=(?P<host>[A-Za-z0-9.:-]+)/)")
+
+
 class InvalidReference(UsageError):
     """A text is not the address of an artifact."""
 
     hint = "Write oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG for an image layout directory."
 
     def __init__(self, text: str, reason: str) -> None:
-        super().__init__(f"{text!r} is not the address of an artifact: {reason}")
+        shown = _LOGIN.sub("...@", text)  # no password ends in a log
+        super().__init__(f"{shown!r} is not the address of an artifact: {reason}")
         if meant := meant_address(text):
             self.hint = f"Did you mean {meant}?"
 
@@ -214,12 +218,12 @@ def _reason(text: str) -> str:
     if text.startswith("layout:"):
         return "a layout's directory has a name, without colons, at signs or control characters"
     scheme, separator, rest = text.partition("://")
-    if not separator:
-        return "it does not begin with oci:// or layout:"
-    if scheme != "oci":
-        return f"it begins with {scheme}://"
+    if not (separator and scheme == "oci"):
+        return f"it begins with {scheme}://" if separator else "it does not begin with oci:// or layout:"
     if "/" not in rest:
         return "it names no repository"
+    if login := _LOGIN.search(text):
+        return f"it has no user and no password: `docker login {login['host']}` keeps them"
     if rest != rest.lower():
         host, _, path = rest.rpartition("/")
         name = re.match(r"[^:@]*", path)[0]  # type: ignore[index]  # it matches anything

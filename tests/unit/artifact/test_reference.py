@@ -119,7 +119,7 @@ class TestParse:
             pytest.param("oci://ghcr.io", "names no repository", id="no repository"),
             pytest.param("oci://ghcr.io/", "follow the grammar", id="an empty repository"),
             pytest.param("oci:///acme/flux", "follow the grammar", id="no host"),
-            pytest.param("oci://user:secret@ghcr.io/acme", "follow the grammar", id="a password"),
+            pytest.param("oci://user@h:5/a", "no user and no password: `docker login h:5` keeps them", id="a user"),
             pytest.param(
                 "oci://ghcr.io/Acme/flux", "lower-case letters only: oci://ghcr.io/acme/flux$", id="upper case"
             ),
@@ -156,6 +156,12 @@ class TestParse:
         with pytest.raises(InvalidReference, match=reason) as error:
             Reference.parse(text)
         assert error.value.exit_code == 2
+
+    @pytest.mark.parametrize("text", ["oci://user:secret@ghcr.io/acme:a", "docker://user:sec/secret@ghcr.io/acme"])
+    def test_shows_no_password(self, text: str) -> None:
+        with pytest.raises(InvalidReference, match=r"://\.\.\.@ghcr\.io/acme") as error:
+            Reference.parse(text)
+        assert "secret" not in f"{error.value} {error.value.hint}"
 
     def test_a_name_of_255_characters_is_fine(self) -> None:
         assert len(str(Reference.parse(f"oci://h/{'a' * 253}"))) == len("oci://") + 255
