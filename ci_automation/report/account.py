@@ -197,7 +197,7 @@ def _headline(accounts: Sequence[Account]) -> str:
 def verdict(account: Account) -> str:
     """Return the result for an artifact, in one line."""
     name = f"**{_name(account)}**"
-    did = [f"published {what_comes(step)}" for step in account.published] + list(filter(None, (account.done,)))
+    did = [f"published {what_comes(step)}" for step in account.published] + list(filter(None, (inline(account.done),)))
     if account.trouble:
         before = f" after it had {' and '.join(did)}" if did else ""
         return f"{name} failed{before}: {inline(account.trouble.message, _LONGEST)}"

@@ -343,3 +343,4 @@ def test_what_is_asked_goes_before_what_is_held() -> None:
 
 def test_an_operation_is_told_in_its_words() -> None:
     assert "rolled back to v2.8.7" in verdict(replace(BOTH, done="rolled back to v2.8.7"))
+    assert r"from layout:\<img src" in verdict(replace(BOTH, done="promoted v2.8.7 from layout:<img src=x>:live"))
