@@ -418,7 +418,7 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
     listed = left(*THREE)
     told = {
         "production-a": "memory.yaml and more.yaml (added)",
-        "production-b and production-e": "options of `flux install`",
+        "production-b and production-e": "options of `flux install` (--log-level=debug)",
         "production-c": "gotk-components.yaml",
         "production-f": "gotk-sync.yaml",
     }
@@ -436,6 +436,26 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
     assert "Steps below move them all the same" in line(settled, "folders, production-b differs")
     assert "No step below moves them" in line(settled, "folders, production-e differs")
     assert "## Folders that differ\n" in (DOCS / "guides/migration.md").read_text()
+
+
+def test_options_that_differ_are_told_as_flags_and_only_own_files_get_a_diff(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    mirror = Options(registry="registry.acme.example/fluxcd", image_pull_secret="regcred")
+    for name in ("staging", "production-a", "production-b"):
+        bootstrap(clone, f"clusters/{name}/flux-system", options=Options(log_level="debug"))
+    bootstrap(clone, "clusters/stable-a/flux-system", options=mirror)
+    bootstrap(clone, "clusters/stable-b/flux-system", options=mirror, own={**OWN, "x.yaml": "a: b\n"})
+    listed = left(*THREE)
+    flags = "--image-pull-secret=regcred --registry=registry.acme.example/fluxcd, and no --log-level"
+    assert f"stable-a differs from staging: options of `flux install` ({flags}). " in line(listed, ", stable-a differs")
+    assert block(listed, ", stable-a differs") == ""
+    told = line(listed, ", stable-b differs")
+    assert f"stable-b differs from staging: x.yaml (added) and options of `flux install` ({flags}). " in told
+    (command,) = block(listed, told).split("\n")
+    ran = subprocess.run(command.split(), cwd=clone, capture_output=True, text=True, check=False)
+    assert "Only in clusters/stable-b/flux-system: x.yaml\n" in ran.stdout
+    assert "kind: Deployment" not in ran.stdout
 
 
 def test_most_folders_are_the_model_and_the_list_says_who_has_what(clone: Path, left: Callable[..., list[str]]) -> None:
@@ -789,7 +809,7 @@ def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list
         "https://github.com/acme/ci-automation/blob/HEAD/docs/guides/migration.md#folders-that-differ"
     )
     assert line(named, ALL)
-    assert sum("eu-03" in it for it in named) == len(("who differs", "its diff"))
+    assert sum("eu-03" in it for it in named) == 1  # its options are told, and Flux's components need no diff
 
 
 @pytest.mark.parametrize(
@@ -836,9 +856,9 @@ def test_what_differs_can_be_a_patch_of_the_channel_or_a_channel_of_its_own(clon
     ("folders", "channels", "expected"),
     [
         (
-            ("eu/production", "my-staging", "prod"),
+            ("eu/production", "my-staging", "pr"),
             ("staging", "production"),
-            {"staging": "my-staging", "production": "eu/production", "CHANNEL": "prod"},
+            {"staging": "my-staging", "production": "eu/production", "CHANNEL": "pr"},
         ),
         (("a", "b"), ("staging", "production"), {"CHANNEL": "a b"}),
         (("a", "b"), ("production",), {"production": "a b"}),
@@ -876,6 +896,24 @@ def test_a_cluster_follows_the_channel_whose_name_its_folder_has(
         assert (clone / f"flux-manifests/{channels[0]}/clusters.txt").read_text().split() == sorted(there)
     else:
         assert found == expected
+
+
+def test_clusters_whose_names_look_like_a_channel_come_to_it_by_the_command_of_the_list(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in ("stag-1", "prod-eu", "prod-us", "st-1", "eu-1", "productions"):
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    listed = left(*THREE)
+    assert line(listed, "for each NAME of eu-1 and st-1: their paths name none.")  # st is of staging and stable
+    for names, channel in ((["stag-1"], "staging"), (["prod-eu", "prod-us", "productions"], "production")):
+        told = line(listed, f" like {channel}. If so, run this, which has `setup` list how they move.")
+        assert re.findall(r"[\w-]+-\w+|productions", told.partition(" look")[0].partition(". ")[2]) == names
+        Terminal(clone).run(block(listed, told).split("\n")[0])
+        shutil.rmtree(clone.parent / "programs")
+        shutil.rmtree(clone.parent / "origin.git")
+        assert (clone / f"flux-manifests/{channel}/clusters.txt").read_text().split() == names
+        assert "\n    flux-manifests setup staging production stable --action" in block(listed, told)
+    assert not any(" like " in it for it in left(*THREE, "--yes"))
 
 
 def test_a_channel_without_a_folder_says_how_other_clusters_come_to_it(

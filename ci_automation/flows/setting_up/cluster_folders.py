@@ -79,14 +79,28 @@ class ClusterFolder(Struct, frozen=True):
         if [it.names for it in self.applied] != [it.names for it in other.applied]:
             yield SYNC
         if self.options != other.options:
-            yield "options of `flux install`"
+            yield f"options of `flux install` ({self._flags_beside(other)})"
         elif self.version == other.version and self.files[COMPONENTS] != other.files[COMPONENTS]:
             yield COMPONENTS
+
+    def _flags_beside(self, other: ClusterFolder) -> str:
+        ours, theirs = as_arguments(self.flags), as_arguments(other.flags)
+        lacks = sorted(f"no --{it}" for it in other.flags.keys() - self.flags.keys())
+        return ", and ".join(filter(None, (" ".join(it for it in ours if it not in theirs), ", ".join(lacks))))
 
     def patches_beside(self, other: ClusterFolder) -> tuple[Mapping[str, Any], ...]:
         """Return the patches that this folder has and another one lacks, if nothing else differs."""
         without = replace(self, files=other.overlay.replaced(COMPONENTS, self.files[COMPONENTS]))
         return () if any(without.differs(other)) else added_patches(self.overlay, other.overlay)
+
+
+def as_arguments(flags: Mapping[str, Any]) -> list[str]:
+    """Return flags of `flux install` as a command has them."""
+    return [f"--{flag}={_written(value)}" for flag, value in flags.items()]
+
+
+def _written(value: object) -> object:
+    return ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value
 
 
 class ClusterNames(Struct, frozen=True):

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers
+from ci_automation.flows.setting_up.cluster_folders import as_arguments
 from ci_automation.flows.setting_up.commands import READY, Block, changed_prune, in_clusters, in_each
 from ci_automation.flows.setting_up.differing import enumerated, left_to_settle
 from ci_automation.flows.setting_up.files import PUBLIC_KEY, cluster_trust
@@ -70,8 +71,8 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
     """Yield what a person looks at and changes in Git before the files are committed."""
     source = migration.source
     if answers.overlay and source in migration.every:
-        arguments = [f"--{flag}={_written(value)}" for flag, value in source.flags.items()]
-        command = shlex.join(("flux-manifests", "render", "--flux-version", str(source.version), *arguments))
+        words = ("flux-manifests", "render", "--flux-version", str(source.version), *as_arguments(source.flags))
+        command = shlex.join(words)
         yield (
             f"Read {answers.overlay}: it has the files of {source.path} without {SYNC} and {COMPONENTS}, which each "
             "run renders. Add as patches what this prints, if anything.\n"
@@ -118,7 +119,3 @@ def _behind(answers: Answers) -> Iterator[str]:
                 f"Bring {channel} to {newest} or later before a cluster moves, or the cluster goes back: {holder} has "
                 f"{has.version}, and Git {newest}. To do that, {how}."
             )
-
-
-def _written(value: object) -> object:
-    return ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value

@@ -9,21 +9,29 @@ from ci_automation.artifact.yaml import yaml_of
 from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, Answers
 from ci_automation.flows.setting_up.cluster_folders import ANY, ClusterFolder, Migration
 from ci_automation.flows.setting_up.patches import settings_with
+from ci_automation.impact.overlay.bootstrapped import COMPONENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+_SHORTEST = 3  # letters that tell a channel, as in prod-eu
 _TAG = re.compile(r"\w[\w.-]*", re.ASCII)  # such as a channel can have
 
 
 def left_to_settle(answers: Answers, migration: Migration) -> Iterator[str]:
     """Yield what to do about clusters that do not have the source's version and files, or have no channel yet."""
     names, newest = migration.names, migration.version
-    if chosen := [it for it in migration.folders.get(ANY, ()) if not any(it.differs(migration.source))]:
-        yield (
-            f"Choose a CHANNEL for each NAME of {_called(chosen, migration)}: their paths name none. Then run `setup` "
-            f"again.\necho NAME >> {answers.objects}/CHANNEL/{CLUSTERS}\n{answers.again}"
-        )
+    found: dict[str | None, list[str]] = {}
+    for name in (names.name(it.path) for it in migration.folders.get(ANY, ()) if not any(it.differs(migration.source))):
+        found.setdefault(_like(name, answers.channels), []).append(name)
+    for channel, alike in found.items():
+        told = f"Choose a CHANNEL for each NAME of {enumerated(alike)}: their paths name none. Then run `setup` again."
+        command = f"echo NAME >> {answers.objects}/CHANNEL/{CLUSTERS}"
+        if channel:
+            verb = "look" if len(alike) > 1 else "looks"
+            told = f"{enumerated(alike)} {verb} like {channel}. If so, run this, which has `setup` list how they move."
+            command = f"for it in {' '.join(alike)}; do echo $it >> {answers.objects}/{channel}/{CLUSTERS}; done"
+        yield f"{told}\n{command}\n{answers.again}"
     if older := [f"{names.name(it.path)} ({it.version})" for it in migration.every if it.version < newest]:
         yield f"Update to {newest} in Git, as until now, so that no cluster changes when it moves: {enumerated(older)}."
     yield from _differing(answers, migration)
@@ -57,10 +65,22 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
         whole = [channel for channel, there in migration.folders.items() if channel != ANY and [*there] == unlike]
         all_of = f" That is all of {whole[0]} in Git, and a channel can have patches of its own." if whole else ""
         differ = f"{_called(unlike, migration)} {'differ' if len(unlike) > 1 else 'differs'} from {model}: {what}"
-        one_each = {(it.overlay, it.options): it.path for it in unlike if not answers.there}.values()
-        yield "\n".join(
-            (f"{most}{differ}.{all_of} {told}: {page}", *(f"diff -ru {source.path} {path}" for path in one_each))
-        )
+        one_each = {(it.overlay, it.options): it for it in unlike if not answers.there}.values()
+        diffs = [_diff(source, it) for it in one_each if it.overlay != source.overlay or it.options == source.options]
+        yield "\n".join((f"{most}{differ}.{all_of} {told}: {page}", *diffs))
+
+
+def _diff(source: ClusterFolder, other: ClusterFolder) -> str:
+    """Return the command that shows how folders differ; what other options make of Flux's components is no news."""
+    without = "" if source.options == other.options else f"-x {COMPONENTS} "
+    return f"diff -ru {without}{source.path} {other.path}"
+
+
+def _like(name: str, channels: Iterable[str]) -> str | None:
+    """Return the only channel of which a part of a cluster's name is an abbreviation, or the reverse."""
+    parts = [it for it in re.split(r"[-_./]", name) if len(it) >= _SHORTEST]
+    found = [it for it in channels if any(it.startswith(part) or part.startswith(it) for part in parts)]
+    return found[0] if len(found) == 1 else None
 
 
 def _own_channel(answers: Answers, name: str, channel: str, beside: Sequence[Mapping[str, Any]]) -> str:
