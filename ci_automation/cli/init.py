@@ -55,6 +55,14 @@ class NoFluxVersion(UsageError):
         self.hint = f"Add `--flux-version {known_releases()[-1]}`, or `--from` with the folder of `flux bootstrap`."
 
 
+class OverlayLeftOut(UsageError):
+    """A first artifact would lack the team's own files, which the configuration names."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"the first artifact would have no file of the overlay {folder!r}")
+        self.hint = "Run this in a clone of Git that has the configuration, or give the folder with --overlay."
+
+
 @click.command("init", cls=HeadedCommand)
 @artifact_argument("artifact")
 @click.option(
@@ -83,7 +91,8 @@ def init_command(
 ) -> None:
     """Publish the first artifact of a channel.
 
-    It holds the components of a release, rendered with the given flags of `flux install`, and the files of the overlay.
+    It holds the components of a release, rendered with the given flags of `flux install`, and the files of the overlay:
+    those of --overlay, or in a clone of Git those of the `overlay` in the configuration.
     The components are in flux-system/gotk-components.yaml, unless --components-file names another path: this is what
     the overlay's kustomization.yaml has to list. The artifact is signed before the channel names it. A channel that
     exists is left alone, unless it would be the same. What is sure to break clusters, such as an overlay that cannot be
@@ -116,12 +125,19 @@ def init_command(
 def _taken(
     source: str | None, flux_version: str | None, allowed: MigrationAllowances, goal: Target
 ) -> BootstrappedFolder:
-    """Return what the artifact is made of: a folder of `flux bootstrap`, or a version and the overlay of options."""
+    """Return what the artifact is made of: a folder of `flux bootstrap`, or a version and the overlay.
+
+    Raises:
+        OverlayLeftOut: the configuration has an overlay, which cannot be read here.
+    """
     if source is not None:
         return read_bootstrapped(Path(source), goal.ports, goal.intent, allowed)
-    if goal.intent.overlay and not allowed.allow_secrets:
-        require_encrypted(goal.intent.overlay, goal.intent)
-    return BootstrappedFolder(Version.parse(flux_version or ""), goal.intent)
+    intent = goal.ports.with_overlay(goal.intent)
+    if intent.overlay is None and goal.configured and goal.configured.overlay is not None:
+        raise OverlayLeftOut(goal.configured.overlay)
+    if intent.overlay and not allowed.allow_secrets:
+        require_encrypted(intent.overlay, intent)
+    return BootstrappedFolder(Version.parse(flux_version or ""), intent)
 
 
 def _require_fitting(

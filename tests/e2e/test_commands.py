@@ -361,6 +361,21 @@ def test_content_of_a_checkout_is_a_step_that_a_person_chooses(desk: Desk) -> No
     assert desk.ok("plan", "a", "--output", "json").json["waiting"] == []
 
 
+def test_a_first_artifact_has_the_overlay_of_the_configuration(desk: Desk) -> None:
+    entry = f"- {{name: a, url: '{CHANNEL}', overlay: clusters, signing: {{mode: key, key: cosign.key}}}}"
+    desk.config(f"version: 1\nartifacts:\n{entry}\n")
+    desk.write("clusters/limits.txt", "memory: 1Gi\n")
+    init = ("init", "a", "--flux-version", "v2.99.4")
+    refused = desk.run(*init)
+    assert refused.code == 2
+    assert "the first artifact would have no file of the overlay 'clusters'" in refused.err
+    desk.write(".git/HEAD", "ref: refs/heads/main\n")
+    desk.ok(*init)
+    desk.ok("pull", "a", "out")
+    assert desk.folder.joinpath("out/limits.txt").read_text() == "memory: 1Gi\n"
+    assert desk.ok("plan", "a", "--output", "json").json["waiting"] == []
+
+
 FOLDERS = {"a": "clusters", "b": "clusters/b", "c": "other"}
 
 
