@@ -22,6 +22,7 @@ _HOST = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[(?:[a-fA-F0-9:]+)\])(?::[0-9
 _PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\..*)?")  # cosign's signatures, and lists of referrers
+_IMMUTABLE = re.compile(r"v[0-9]+\.[0-9]+\.[0-9].*-[0-9a-f]{12}")
 _OCI = re.compile(rf"oci://(?P<host>{_HOST})/(?P<path>{_PATH_PART}(?:/{_PATH_PART})*)(?P<rest>[:@].*)?")
 _LAYOUT = re.compile(r"layout:(?P<path>[^\x00-\x1f:@]+)(?P<rest>[:@].*)?")
 _PORT = re.compile(r":[0-9]+\Z")
@@ -125,7 +126,7 @@ class Reference(Struct, frozen=True):
 
         Raises:
             InvalidReference: `text` is not a reference, has no tag, or has a digest; or the tag is one that names what
-                is attached to a digest.
+                is attached to a digest, or one digest for ever.
         """
         reference = cls.parse(text)
         if reference.tag is None or reference.digest is not None:
@@ -133,6 +134,9 @@ class Reference(Struct, frozen=True):
             raise InvalidReference(text, f"a channel is a tag, such as :production{others}")
         if _ATTACHED.fullmatch(reference.tag):
             raise InvalidReference(text, "a tag such as sha256-... names what is attached to a digest, and no channel")
+        if _IMMUTABLE.fullmatch(reference.tag):
+            others = "`verify`, `pull` and `diff` take one"
+            raise InvalidReference(text, f"a tag such as v2.9.4-1a2b3c4d5e6f never moves, and is no channel; {others}")
         return reference
 
     @classmethod

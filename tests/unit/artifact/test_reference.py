@@ -208,6 +208,15 @@ class TestChannel:
         with pytest.raises(InvalidReference, match="names what is attached to a digest"):
             Reference.parse_channel(address)
 
+    @pytest.mark.parametrize("tag", ["v2.9.4-1a2b3c4d5e6f", "v2.9.4-rc.1-1a2b3c4d5e6f", "v2.9.4_b-1a2b3c4d5e6f"])
+    def test_is_no_tag_that_never_moves(self, tag: str) -> None:
+        with pytest.raises(InvalidReference, match="never moves, and is no channel"):
+            Reference.parse_channel(f"oci://ghcr.io/acme/flux-manifests:{tag}")
+
+    @pytest.mark.parametrize("tag", ["v2.9.4", "v2-1a2b3c4d5e6f", "v2.9.4-stable", "edge-1a2b3c4d5e6f"])
+    def test_may_begin_or_end_like_such_a_tag(self, tag: str) -> None:
+        assert Reference.parse_channel(f"oci://ghcr.io/acme/flux-manifests:{tag}").tag == tag
+
     def test_may_begin_like_one(self) -> None:
         assert Reference.parse_channel("oci://ghcr.io/acme/flux-manifests:sha256-edge").tag == "sha256-edge"
 
