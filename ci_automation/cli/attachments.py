@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _WITHOUT_NEWS = ("dev.sigstore.bundle.content", "org.opencontainers.image.created")
 
 
+_HEAD = ("type", "what, not verified", "digest")  # of a table
+
+
 class UnreadableAttachment(UsageError):
     """A file that cannot be read."""
 
@@ -92,7 +95,9 @@ def discover_command(artifact: str, *, kind: str | None, folder: str | None, giv
         attachments = [it.to_json() for it in found.attachments]
         print_json({"artifact": str(reference), "digest": str(found.digest), "attachments": attachments}, "discover")
     elif found.attachments:
-        print_table(Table(("type", "what", "digest"), tuple(map(_row, found.attachments))))
+        rows = tuple(map(_row, found.attachments))
+        told = [it for it in range(len(_HEAD)) if any(row[it] for row in rows)]  # columns that say something
+        print_table(Table(tuple(_HEAD[it] for it in told), tuple(tuple(row[it] for it in told) for row in rows)))
         if folder is not None:
             print_line(f"The files are in {folder}, in one folder for each attachment.")
     else:
@@ -102,7 +107,8 @@ def discover_command(artifact: str, *, kind: str | None, folder: str | None, giv
 
 
 def _row(each: Attachment) -> tuple[str, str, str]:
-    told = [f"{name} ({layer.size} bytes)" for name, layer in each.named()]
+    told = [each.said] if each.said else []
+    told += [f"{name} ({layer.size} bytes)" for name, layer in each.named()]
     told += [f"{key}={value}" for key, value in sorted(each.annotations.items()) if key not in _WITHOUT_NEWS]
     return each.kind, each.problem or ", ".join(told), str(each.digest)
 

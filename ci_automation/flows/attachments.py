@@ -14,6 +14,7 @@ from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifes
 from ci_automation.artifact.tree import Tree, TreeFile, UnfitPath
 from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.records import attached
+from ci_automation.records.notes import Record
 from ci_automation.registry.port import MAX_BLOB_BYTES, ContentMismatch, NotFound
 from ci_automation.signing.bundle import EMPTY_BLOB, EMPTY_TYPE
 
@@ -56,13 +57,14 @@ class NothingStated(VerificationFailed):
 class Attachment(Struct, frozen=True):
     """One referrer of a digest: its kind, its files with their sizes in bytes, and its annotations.
 
-    `problem` says why it could not be read.
+    `said` is what a record or a hold says, unverified. `problem` says why it could not be read.
     """
 
     digest: Digest
     kind: str
     files: tuple[Descriptor, ...] = ()
     annotations: Mapping[str, str] = {}
+    said: str = ""
     problem: str = ""
 
     def named(self) -> Iterator[tuple[str, Descriptor]]:
@@ -76,6 +78,7 @@ class Attachment(Struct, frozen=True):
             "type": self.kind,
             "files": [{"name": name, "size": it.size, "digest": str(it.digest)} for name, it in self.named()],
             "annotations": dict(self.annotations),
+            "said": self.said,
             "problem": self.problem,
         }
 
@@ -143,7 +146,16 @@ def _attachment(reference: Reference, listed: Descriptor, ports: Ports) -> Attac
         return Attachment(listed.digest, listed.artifact_type or "unknown", problem=str(error))
     kind = manifest.artifact_type or manifest.config.media_type
     files = tuple(it for it in manifest.layers if it.media_type != EMPTY_TYPE)
-    return Attachment(listed.digest, kind, files, manifest.annotations)
+    return Attachment(listed.digest, kind, files, manifest.annotations, _said(kind, manifest))
+
+
+def _said(kind: str, manifest: Manifest) -> str:
+    """Return the version, channel and time (UTC) of an embedded record or hold; nothing of anything else."""
+    raw = manifest.layers[0].content if len(manifest.layers) == 1 else None
+    if not raw or (found := attached.unverified_note(kind, raw)) is None:
+        return ""
+    what = str(found.version) if isinstance(found, Record) else f"{found.refused.version} on hold"
+    return f"{what} on {found.channel.rpartition(':')[2]}, {found.at:%Y-%m-%d %H:%M}"
 
 
 def attached_files(reference: Reference, attachments: Iterable[Attachment], ports: Ports) -> Tree:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest
 from ci_automation.errors import VerificationFailed
-from ci_automation.records.notes import HoldStatement, Record
+from ci_automation.records.notes import HoldStatement, InvalidNote, Record
 from ci_automation.records.statement import InvalidStatement, Statement, subject_name
 from ci_automation.registry.port import ContentMismatch, NotFound, Registry
 from ci_automation.signing import bundle
@@ -105,6 +105,18 @@ def _said(
             yield Said(kind, str(said[0]), Statement.parse(said[1]))
     except (NotFound, ContentMismatch, InvalidManifest, InvalidStatement):
         return
+
+
+def unverified_note(kind: str, raw: bytes) -> Record | HoldStatement | None:
+    """Return the record or the hold in a bundle; its signature is not verified."""
+    note = next((it for it in (Record, HoldStatement) if it.media_type == kind), None)
+    found = Bundle.parse(raw) if note else None
+    if note is None or found is None or found.envelope is None:
+        return None
+    try:
+        return note.from_statement(Statement.parse(found.envelope.payload))
+    except (InvalidStatement, InvalidNote):
+        return None
 
 
 def attest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,13 +25,17 @@ from ci_automation.flows.attachments import (
     stated,
 )
 from ci_automation.flows.init import init
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
+from ci_automation.flows.update import update
 from ci_automation.flows.verify import verify_channel
+from ci_automation.records.attached import unverified_note
+from ci_automation.records.notes import HoldStatement, Record
 from ci_automation.records.predicates import PROVENANCE_TYPE as PROVENANCE
 from ci_automation.records.predicates import SBOM_TYPE as SBOM
 from ci_automation.registry.port import MAX_BLOB_BYTES
 from ci_automation.signing.bundle import BUNDLE_TYPE, EMPTY_BLOB, EMPTY_TYPE
 from ci_automation.signing.trust import NobodyTrusted
-from tests.fakes.world import CHANNEL, OLD, World, intent, key_pem, made_once
+from tests.fakes.world import CHANNEL, OLD, PATCH, World, intent, key_pem, made_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,6 +122,20 @@ class TestDiscovering:
         kinds = [it.kind for it in discover(CHANNEL, published().ports()).attachments]
         assert sorted(kinds) == [BUNDLE_TYPE, BUNDLE_TYPE, "application/vnd.flux-manifests.publication.v1+json"]
 
+    def test_what_is_no_record_says_nothing(self) -> None:
+        world = published()
+        refer(world, Record.media_type, (Record.media_type, b"{}", {}))
+        nothing, said = sorted(it.said for it in discover(CHANNEL, world.ports(), Record.media_type).attachments)
+        assert (nothing, said.startswith(f"{OLD} on {CHANNEL.tag}, 20")) == ("", True)
+        assert [unverified_note(Record.media_type, raw) for raw in (b"x", b"{}")] == [None, None]
+
+    def test_a_hold_says_what_it_holds(self) -> None:
+        world = published()
+        update(CHANNEL, world.ports(), intent())
+        roll_back(propose_rollback(CHANNEL, Wish(str(OLD)), world.ports(), intent()), world.ports(), intent())
+        said = [it.said for it in discover(CHANNEL, world.ports(), HoldStatement.media_type).attachments]
+        assert [it.partition(", 20")[0] for it in said] == [f"{PATCH} on hold on {CHANNEL.tag}"]
+
     @pytest.mark.parametrize("name", ["../../.bashrc", "/etc/passwd", "a\x1b[2Jb", ""])
     def test_a_name_that_leads_elsewhere_is_refused(self, name: str) -> None:
         world = published()
@@ -199,6 +218,12 @@ def test_the_commands_print_what_is_there(
 
     made = printed("attach", name, "README.md", "--type", README, "--annotation", "team=a=b", "--output", "json")
     assert json.loads(made)["type"] == README
+    record = "application/vnd.flux-manifests.publication.v1+json"
+    listed = printed("discover", name)
+    assert listed.split("\n")[0].split("  ")[0] == "type"
+    assert re.search(rf"{re.escape(record)}  {OLD} on {CHANNEL.tag}, 20[0-9: -]+  sha256:", listed)
+    refer(world, "a/bare", (FILE_TYPE, b"x", {}))
+    assert printed("discover", name, "--type", "a/bare").split("\n")[0].split() == ["type", "digest"]
     assert "README.md (7 bytes), team=a=b" in printed("discover", name, "--type", README, "--folder", "out")
     assert [it.read_bytes() for it in (tmp_path / "out").rglob("*.md")] == [FILE.content]
     assert "The files are in again," in printed("discover", name, "--folder", "again")
