@@ -779,7 +779,7 @@ class TestLiftingAHold:
         assert "with --lift. `history` lists what the channel had, if you name a key" in unknown.err
         ran = desk.run("rollback", CHANNEL, *SIGNED)
         assert (ran.code, f"nothing says where {CHANNEL} goes back to\n" in ran.err) == (2, True)
-        assert "Add --to, or end a hold alone with --lift. The channel had nothing before" in ran.err
+        assert "Add --to, or end a hold alone with --lift. The channel is at the oldest that it had" in ran.err
         desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED)
         desk.ok("update", CHANNEL, *SIGNED)
         tag = desk.ok("history", CHANNEL, *TRUSTED, "--output", "json").out
