@@ -37,7 +37,8 @@ class NotBack(PolicyRefused):
 
     def __init__(self, channel: Reference, present: Version, wanted: Version) -> None:
         super().__init__(f"{wanted} is newer than {present}, which {channel} has")
-        self.hint = f"`update` goes to a newer version. {in_shell('rollback', str(channel), '--lift')} ends a hold."
+        newer = "`update` goes to a newer version, and says how to go on where someone moved the channel back"
+        self.hint = f"{newer}. {in_shell('rollback', str(channel), '--lift')} ends a hold."
 
 
 class Present(Struct, frozen=True):
