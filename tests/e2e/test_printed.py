@@ -408,12 +408,14 @@ def test_what_compares_two_numbers_takes_none_that_is_refused(
         lines = desk.ok("history", CHANNEL, *trusted).out.splitlines()
         return [line for line in lines if line.startswith("flux-manifests diff ")]
 
-    assert len(compared()) == (0 if trusted else 1)
+    assert compared() == []
     desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--yes", *SIGNED)
     desk.ok(*UPDATE)
     desk.publish(packed(dict(desk.files("out"))), signer=signer)
-    (line,) = compared()
-    desk.ok(*shlex.split(line)[1:])
+    lines = compared()
+    assert len(lines) == (1 if trusted else 0)  # without a record, two of one version have no number
+    for line in lines:
+        desk.ok(*shlex.split(line)[1:])
 
 
 @pytest.mark.parametrize(
