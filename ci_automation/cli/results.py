@@ -148,6 +148,8 @@ def _print_result(
     if isinstance(outcome, Error):
         _print_failure(result.target, outcome)
         return
+    if result.target.intent.adopt and outcome.trust == "verified" and not outcome.healed:
+        print_text(f"{name}: {outcome.plan.current} is trusted already: there is nothing to adopt.")
     if result.target.source:
         _print_adopted(result, outcome, given)
         return
@@ -229,8 +231,6 @@ def _of_trust(result: Result, outcome: Outcome, given: Arguments) -> Iterator[st
         if not (outcome.unsigned or result.target.intent.unsafe_unsigned):
             adopting = in_sentence(result.target, given, "update", "--adopt")
             yield f"If no signer of yours signed it, begin with {adopting}, which shows every file first."
-    if result.target.intent.adopt and outcome.trust == "verified" and not outcome.healed:
-        yield f"{outcome.plan.current} is trusted already: there is nothing to adopt."
 
 
 def _of_steps(outcome: Outcome, intent: Intent) -> Iterator[str]:
