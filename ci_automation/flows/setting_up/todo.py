@@ -82,8 +82,8 @@ def _first_look(sections: Iterable[tuple[str, Sequence[str]]]) -> str:
     steps = [(title, *it.partition(". ")[::2]) for title, there in sections for it in there]
     decided = [number for title, number, _ in steps if title == DECIDE]
     careful = [number for _, number, text in steps if text.startswith(CAREFUL)]
-    marked = f" Careful with: {', '.join(careful)}." if careful else ""
-    return f"{DECIDE}: {', '.join(decided)}.{marked}"
+    marked = f" Be careful with {', '.join(careful)}: too early or forgotten, they hurt clusters." if careful else ""
+    return f"{DECIDE}: steps {', '.join(decided)}.{marked}"
 
 
 def _fenced(step: str) -> str:
