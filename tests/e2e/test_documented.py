@@ -74,8 +74,9 @@ def test_no_sample_configuration_refuses_what_upstream_supports(
 ) -> None:
     newest = compatibility._KUBERNETES[max(compatibility._KUBERNETES)]
     monkeypatch.setattr(compatibility, "_KUBERNETES", {(2, 98): newest, (2, 99): newest})
+    desk.write("own/note.txt", "ours\n")
     for channel in tried(desk, yaml.safe_load(block)):
-        desk.ok("init", channel, "--flux-version", OLD, *SIGNED)
+        desk.ok("init", channel, "--flux-version", OLD, "--overlay", "own", *SIGNED)
         plan = desk.ok("plan", channel, "--public-key", "cosign.pub", "--output", "json").json["plan"]
         assert plan["steps"], (path, channel)
         refused = [step["reasons"] for step in plan["steps"] if step["decision"] == "refused"]
