@@ -67,21 +67,20 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     tree = read_shown(observed, ports)
     _require_clear_names(tree)
     path = tree.components_path(intent.components_file)
-    recovered = recover(tree[path].decode(errors="replace"), path)
+    text = tree[path].decode(errors="replace")
+    recovered = recover(text, path)
     digest = stated_overlay_digest(observed.manifest)
     if observed.version not in {None, recovered.version} or digest not in {None, str(tree.without(path).digest())}:
         raise HiddenContent("its annotations state another version or other files, and later runs go by them")
     options = with_stated_flags(recovered.options, observed.manifest)  # which later steps take along
     release = fetch(recovered.version, ports)
     rendered = rendering(release, options, ports)
-    upstream = rendered.text
     signed, before = _last_signed(observed, ports)
     stated = ((name, observed.manifest.annotations.get(f"org.opencontainers.image.{name}")) for name in _STATED)
     tags = (
         VersionTags(observed.channel, recovered.version, ports).astray(observed.digest) if intent.version_tags else ()
     )
     built, ledger = preflight(Tree(()), tree, path, ports.kustomize), ports.ledger(observed.channel)
-    text = tree[path].decode(errors="replace")
     applied = Applied(text, recovered.version, tree.without(path), path, options.registry)
     return Adoption(
         channel=observed.channel,
@@ -90,7 +89,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         version=recovered.version,
         options=options.to_arguments(),
         components=path,
-        difference=difference(upstream.encode(), tree[path]),
+        difference=difference(rendered.text.encode(), tree[path]),
         overlay=tuple(_adopted_files(tree.without(path).by_path, before.without(path).by_path, compared=bool(signed))),
         compared_with=signed.digest if signed else None,
         compared_options=_options(signed, before, path) if signed else (),
@@ -100,9 +99,9 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         secrets=plain_secrets(tree.without(path), lenient=True),
         holds=tuple(it.goes_on_as for it in kept_holds(observed.digest, recovered.version, ledger, intent.now)),
         hazards=built.hazards,
-        changes=compare_with_flux_alone(upstream, applied, Known(intent.clusters, kustomize=ports.kustomize)),
+        changes=compare_with_flux_alone(rendered.text, applied, Known(intent.clusters, kustomize=ports.kustomize)),
         texts=overlay_diffs(before.without(path), tree.without(path)),
-        rights=tuple(it.beside(upstream) for it in built.rights),
+        rights=tuple(it.beside(rendered.text) for it in built.rights),
         version_tags=tuple(str(tag.tag) for tag in tags),
     )
 
