@@ -157,8 +157,6 @@ def _promotion_remarks(planned: PlannedPromotion, progress: PromotionProgress, i
         yield f"{found.version} was promoted from {found.promotion.source}"
     if done.waits:
         yield f"{found.sentence} {_WAITING.get(found.decision, 'is refused')}: {'; '.join(found.reasons)}"
-    if done.waits and found.at_once:
-        yield f"after that, start flux.yaml: promote, {planned.name}. {found.at_once}"
     if done.waits and found.decision is Decision.APPROVAL and not progress.asked:
         command = promoting(planned.goal, inputs.given, found.digest)
         yield f"to approve it, start flux.yaml: promote, {planned.name}; or run {in_shell(*command)}"

@@ -179,19 +179,14 @@ class PromotionResult(Struct, frozen=True):
         """Print the command that approves a promotion, at once or `after` a time, or does one that was only shown."""
         goal, waits = self.planned.goal, done.decision is Decision.WAIT
         asks = not done.done and any(it.decision is Decision.APPROVAL for it in done.findings.gates)
-        if done.advice:
-            print_line(done.advice)
-        elif is_held(done.findings.gates):
+        if is_held(done.findings.gates):
             print_lifting(goal, given)
         elif asks and waits and done.ahead:
             print_line(f"After that, a person has to approve it: then `check {self.planned.name}` says how.")
-        if not (done.is_open or done.advice or (asks and done.decision is Decision.APPROVAL)):
+        if not (done.is_open or (asks and done.decision is Decision.APPROVAL)):
             return
         what = "approve" if asks else f"promote {done.version}"
-        if done.advice:
-            asked = self.planned.promotion.asked
-            what = f"approve it {'at once, without that wait' if asked else 'after that edit'}"
-        named = (*self.planned.asked, *(() if done.advice else after))
+        named = (*self.planned.asked, *after)
         if signs_elsewhere(goal, given):
             print_line(f"To {what}, start flux.yaml in GitHub Actions: promote, {goal.name}.")
         else:
@@ -276,7 +271,6 @@ def as_shown(planned: PlannedPromotion, done: Promoted) -> PromotionShown:
         findings=found.findings,
         done=done.done,
         notes=found.notes,
-        advice=found.at_once if done.waits else "",
         first=found.first,
         source_name=planned.source_name,
     )

@@ -179,8 +179,7 @@ def _planned(
         origin = _origin(source, goal.ports, given)
         rules = rules_of(goal.configured) if goal.configured else None
         ends = reference, origin, goal.channel, goal.ports
-        asked = configured is None or not configured.after
-        wish: Promotion | Error = Promotion(*ends, goal.intent, after, evidence, rules, asked)
+        wish: Promotion | Error = Promotion(*ends, goal.intent, after, evidence, rules)
     except Error as error:
         wish = error
     return PlannedPromotion(goal.name, goal, reference, wish, _name(reference, given))

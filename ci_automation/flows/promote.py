@@ -55,7 +55,6 @@ class PromotionRefused(PolicyRefused):
     def __init__(self, considered: Considered, *, told: bool = False) -> None:
         word = "is refused" if considered.decision is Decision.REFUSED else "has to wait"
         super().__init__(f"{considered.sentence} {word}{_unless(considered, told=told)}")
-        self.hint = " ".join(filter(None, (type(self).hint, considered.at_once)))
         if told:
             self.hint = "Nothing was changed."
         elif is_held(considered.gates):

@@ -64,6 +64,8 @@ def _soak(candidate: PromotionCandidate, goal: Goal) -> Verdict:
         return Verdict("soak", Decision.WAIT, reason, "the publication records of the digest")
     looked_at = f"{needed}; recorded {since:%Y-%m-%d %H:%M} UTC"
     has_been = f"{candidate.source} has had the digest for {_for_people(max(goal.now - since, timedelta()))}"
+    if goal.current is None and goal.gone is None:  # `first` asks a person
+        return Verdict("soak", Decision.AUTO, "the first digest of a channel does not wait", looked_at)
     if goal.after and goal.now < (until := since + goal.after):
         reason = f"its {_for_people(goal.after)} at the source end on {until:%Y-%m-%d %H:%M} UTC"
         return Verdict("soak", Decision.WAIT, reason, looked_at)

@@ -55,7 +55,6 @@ class PromotionShown(Struct, frozen=True):
     done: bool
     notes: tuple[ReleaseNotes, ...] = ()
     ahead: bool = False  # it is only shown: a later `promote` does what can be done
-    advice: str = ""  # how a promotion that waits need not wait
     first: FirstDigest | None = None  # without which there is something to compare with
     source_name: str = ""  # in the configuration, if it has the source too
 

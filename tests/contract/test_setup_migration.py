@@ -600,7 +600,7 @@ def test_the_commands_of_the_guide_for_a_cluster_that_differs_keep_what_it_has(
     (clone / CONFIG).write_text(before + settings)
     terminal.run(name)
     listed = left(*again.split()[1:], "--yes")
-    assert "; then artifact production-us, 24h after production; or at once" in line(listed, "command promote")
+    assert "; then artifact production-us. The first digest" in line(listed, "command promote")
     assert line(listed, PROMOTED)
     source, applied = yaml.safe_load_all((clone / "flux-manifests/production-us/sync.yaml").read_text())
     others = [*yaml.safe_load_all((clone / "flux-manifests/production/sync.yaml").read_text())]

@@ -63,7 +63,6 @@ class Promotion(Struct, frozen=True):
     after: timedelta = timedelta()
     evidence: tuple[Evidence, ...] = ()
     rules: ApprovedRules | None = None  # under which content of the target is approved now
-    asked: bool = False  # `after` is from the command line
 
 
 class Considered(Struct, frozen=True):
@@ -113,16 +112,6 @@ class Considered(Struct, frozen=True):
     def reasons(self) -> tuple[str, ...]:
         """Return what a person needs to know."""
         return reasons(self.gates)
-
-    @property
-    def at_once(self) -> str:
-        """Return how the first digest of a channel comes there without its soak time, if it soaks."""
-        stops = [it.gate for it in self.gates if it.decision not in {Decision.AUTO, Decision.APPROVAL}]
-        if self.before or self.gone or stops != ["soak"] or not self.moves:
-            return ""
-        way = "write `after: 0h` into its `promote` until it has its first digest"
-        way = "leave `--after` out" if self.promotion.asked else way
-        return f"No cluster follows the channel yet: to go on at once, {way}."
 
     @property
     def sentence(self) -> str:

@@ -195,10 +195,8 @@ def _first_digests(answers: Answers, run: str) -> Iterator[str]:
         each = f"artifact {'; then artifact '.join(there)}"
         yield f"Adopt {which}, unless this workflow signed {signed}. {run}: command adopt, {each}. {approved}{before}"
     if new := [name for name in sources if name not in there]:
-        when = [f"artifact {name}, {answers.after(name)} after {sources[name]}" for name in new]
-        then = "".join(f"; then {it}" for it in when[1:])
-        at_once = f"at once with `after: 0h` in {'their' if then else 'its'} configuration"
-        yield f"{run}: command promote, {when[0]} got its first digest{then}; or {at_once}. {approved}"
+        each = f"artifact {'; then artifact '.join(new)}"
+        yield f"{run}: command promote, {each}. The first digest of a channel does not wait. {approved}"
 
 
 def _package(channel: Reference) -> str:

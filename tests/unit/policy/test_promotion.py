@@ -76,6 +76,18 @@ def test_each_piece_of_evidence_has_its_own_say() -> None:
     ]
 
 
+@pytest.mark.parametrize(("current", "gone", "waits"), [(None, None, False), (None, OLD, True), (OLD, None, True)])
+def test_only_the_first_digest_of_a_new_channel_does_not_soak(
+    current: Version | None, gone: Version | None, *, waits: bool
+) -> None:
+    goal = replace(GOAL, after=timedelta(days=3), current=current, gone=gone)
+    recent = replace(CANDIDATE, since=NOW - timedelta(minutes=1))
+    assert (said("soak", recent, goal).decision is Decision.WAIT) is waits
+    assert said("soak", replace(CANDIDATE, since=None), goal).decision is Decision.WAIT
+    found = {it.gate for it in promotion_verdicts(recent, goal) if it.decision is Decision.APPROVAL}
+    assert found == (set() if current else {"first"})
+
+
 def test_a_first_digest_takes_a_person_and_the_range_counts_no_more() -> None:
     goal = replace(GOAL, current=None)
     assert said("first", goal=goal).decision is Decision.APPROVAL
