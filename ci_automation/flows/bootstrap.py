@@ -13,6 +13,7 @@ from ci_automation.flows.verify import misplaced
 from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from ci_automation.impact.overlay.folders import applied_folder
+from ci_automation.impact.overlay.in_cluster import as_applied
 from ci_automation.impact.overlay.kustomization import Effort, TooMuch
 from ci_automation.report.bootstrap import APPLY, AT_REVISION, ApplyStep, BuiltObject, InstallOrder, install_order
 from ci_automation.report.cluster_objects import NeededSecret, secret_yaml
@@ -35,7 +36,10 @@ _VERSION = "app.kubernetes.io/version"
 class NotBuildable(UsageError):
     """The artifact cannot be built here, so nothing was applied."""
 
-    hint = "Install kustomize 5, or kubectl, on Linux; if the overlay is at fault, correct it and publish it again."
+    hint = (
+        "Install kustomize 5, or kubectl, on Linux. If the overlay is at fault, correct it and publish it again; the "
+        "`patches` and `images` of `sync` are in the configuration."
+    )
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the artifact cannot be built: {reason}")
@@ -115,8 +119,10 @@ def prepare(
     folder = sync.path.removeprefix("./") or "."
     if (kustomize := ports.kustomize) is None:
         raise NotBuildable("there is no kustomize that this program can run")
+    effort = Effort()
     try:
-        (built,) = kustomize.builds([(applied_folder(tree, folder, Effort()).tree, folder)])
+        applied = as_applied(applied_folder(tree, folder, effort), settings.kustomization, effort)
+        (built,) = kustomize.builds([(applied.tree, folder)])
     except TooMuch:
         raise NotBuildable("the overlay is larger than any real one") from None
     if isinstance(built, BuildFailed | KustomizeUnusable):

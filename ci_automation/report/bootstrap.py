@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.tree import Tree, TreeFile
-from ci_automation.report.cluster_objects import NeededSecret, as_yaml
+from ci_automation.report.cluster_objects import NeededSecret, as_yaml, login_secret
 from ci_automation.report.sync import ByKey, Sync
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ci_automation.impact.overlay.bootstrapped import AppliedPath
 
@@ -27,6 +27,9 @@ _NAME = re.compile(r'^  name: "?([^"\n]+)"?$', re.MULTILINE)
 _NAMESPACE = re.compile(r'^  namespace: "?([^"\n]+)"?$', re.MULTILINE)
 _OF_FLUX = re.compile(r"^    app\.kubernetes\.io/part-of: flux$", re.MULTILINE)
 _ENCRYPTED = re.compile(r"^sops:$", re.MULTILINE)
+_PULL_SECRETS = re.compile(r"^( *)imagePullSecrets:\n((?:\1- .*\n)+)", re.MULTILINE)
+_PULL_SECRET = re.compile(r'name: "?([^"\n]+)')
+_IMAGE = re.compile(r'^ +(?:- )?image: "?([^"/\n]+)/', re.MULTILINE)
 _FIRST = frozenset({"Namespace", "CustomResourceDefinition"})
 _READY = "--for=condition=Ready"
 AT_REVISION = "--for=jsonpath="
@@ -128,11 +131,26 @@ def install_order(sync: Sync, built: str, keys: str, timeout: str, revision: str
         ("3-source.yaml", verified, text, (look, *waits(source, "artifact.revision"))),
         ("4-kustomization.yaml", "The object that applies it", as_yaml(others), waits(applied, "lastAppliedRevision")),
     )
-    return InstallOrder(tuple(ApplyStep(*step) for step in steps), (*sync.needs(), *_root(sync)), controllers)
+    needed = {(it.namespace, it.name): it for it in (*sync.needs(), *_root(sync), *_pulling(objects))}
+    return InstallOrder(tuple(ApplyStep(*step) for step in steps), tuple(needed.values()), controllers)
 
 
 def _joined(objects: Sequence[BuiltObject]) -> str:
     return "".join(f"---\n{each.text}" for each in objects)
+
+
+def _pulling(objects: Sequence[BuiltObject]) -> Iterator[NeededSecret]:
+    """Yield the Secrets with which the controllers' images are pulled, as they and their accounts name them."""
+    controllers = [it for it in objects if it.of_flux and it.kind == "Deployment"]
+    hosts = [found[1] for it in controllers if (found := _IMAGE.search(it.text))]
+    made = {(it.namespace, it.name) for it in objects if it.kind == "Secret"}
+    for each in (*controllers, *(it for it in objects if it.of_flux and it.kind == "ServiceAccount")):
+        own = _IMAGE.search(each.text)
+        for listed in _PULL_SECRETS.finditer(each.text):
+            for name in _PULL_SECRET.findall(listed[2]):
+                if (each.namespace, name) not in made:
+                    host = own[1] if own else "".join(hosts[:1])
+                    yield login_secret(each.namespace, name, host, "pulls the controllers' images")
 
 
 def _root(sync: Sync) -> list[NeededSecret]:

@@ -173,25 +173,39 @@ def test_the_secret_of_the_images_is_named_with_its_registry(ports: Ports) -> No
 
 
 class Builder:
-    """A kustomize that gives what the test says, and notes the folder."""
+    """A kustomize that gives what the test says, and notes what it builds."""
 
     def __init__(self, given: str | BuildFailed) -> None:
-        self.given, self.folders = given, list[str]()
+        self.given = given
+        self.asked: list[Build] = []
 
     def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed, ...]:
-        self.folders += [folder for _, folder in wanted]
+        self.asked += wanted
         return (self.given,)
 
 
 def test_what_is_installed_first_is_verified_and_built_with_the_keys_beside_it(ports: Ports) -> None:
     builder = Builder("kind: Namespace\nmetadata:\n  name: flux-infra\n")
     made = prepare(CHANNEL, replace(ports, find_kustomize=lambda: builder), SyncSettings(), None, "1m")
-    assert (builder.folders, made.digest) == (["."], ports.registry.resolve(CHANNEL))
+    assert ([folder for _, folder in builder.asked], made.digest) == (["."], ports.registry.resolve(CHANNEL))
     first, _, source, applied = (list(yaml.safe_load_all(step.text)) for step in made.order.steps)
     assert [it["metadata"]["name"] for it in first] == ["flux-infra"]
     assert [it["kind"] for it in (*source, *applied)] == ["Secret", "OCIRepository", "Kustomization"]
     assert f"{{.status.artifact.revision}}=production@{made.digest}" in made.order.told("")
     assert source[0]["stringData"] == {"cosign.pub": signing_key().public.to_pem()}
+
+
+def test_what_is_installed_first_has_the_patches_and_images_of_the_channel(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci_automation.flows.sync.unfit_fields", lambda *_: ())  # the samples' CRDs know few fields
+    image = {"name": "ghcr.io/fluxcd/source-controller", "newName": "registry.edge.example/fluxcd/source-controller"}
+    builder = Builder("kind: Namespace\nmetadata:\n  name: flux-infra\n")
+    settings = SyncSettings(kustomization={"images": [image]})
+    prepare(CHANNEL, replace(ports, find_kustomize=lambda: builder), settings, None, "1m")
+    ((tree, folder),) = builder.asked
+    assert folder == "."
+    assert yaml.safe_load(tree["kustomization.yaml"])["images"] == [image]
 
 
 @pytest.mark.parametrize("builder", [None, Builder(BuildFailed("no such file"))], ids=["none", "it fails"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows.programs import kustomize as adapter
@@ -15,10 +17,12 @@ from ci_automation.impact.change import Certainty, ChangeClass, ChangeKind, Seve
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.overlay.builder import BuildFailed
 from ci_automation.impact.overlay.folders import applied_folder, applied_folders
+from ci_automation.impact.overlay.in_cluster import as_applied
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort
 from ci_automation.impact.overlay.marking import marked
 from ci_automation.impact.overlay.outcome import read_marks, unmarked
 from ci_automation.impact.overlay.preflight import Preflight, preflight
+from ci_automation.report.bootstrap import install_order
 from tests.real.overlays import (
     grave,
     kustomize,
@@ -29,9 +33,7 @@ from tests.real.overlays import (
     tree,
 )
 from tests.real.share import share
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.unit.report.syncs import KEYLESS
 
 LIST = {"resources": [COMPONENTS_PATH]}
 CONFIG_MAP = (
@@ -551,3 +553,21 @@ def test_what_would_do_harm_does_not(name: str, golden: Path, monkeypatch: pytes
     assert isinstance(said, BuildFailed)
     assert re.search(reason, str(said))
     assert "root:" not in str(said)
+
+
+def test_a_new_cluster_has_the_images_of_the_guide_from_the_start(golden: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/one-cluster-differs.md").read_text()
+    _, _, block = guide.partition("## Images from another registry")[2].partition("```yaml\n")
+    spec = yaml.safe_load(block.partition("```")[0])["sync"]["kustomization"]
+    folder = applied_folder(tree(golden, "v2.9.4", {}), ".", Effort())
+    (built,) = kustomize().builds([(as_applied(folder, spec, Effort()).tree, ".")])
+    assert isinstance(built, str), built
+    order = install_order(KEYLESS, built, "", "1m", "r")
+    controllers = order.steps[1].text
+    assert re.findall(r"image: (\S+)/fluxcd/", controllers) == ["registry.edge.example"] * 4
+    assert [it.command for it in order.secrets] == [
+        (
+            "kubectl -n flux-system create secret docker-registry pull-images --docker-server=registry.edge.example "
+            "--docker-username=USER --docker-password=TOKEN"
+        )
+    ]

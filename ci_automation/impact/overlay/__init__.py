@@ -4,6 +4,7 @@ __all__ = [
     "bootstrapped",
     "builder",
     "folders",
+    "in_cluster",
     "kustomization",
     "listed",
     "outcome",

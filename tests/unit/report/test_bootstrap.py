@@ -113,6 +113,71 @@ def test_secrets_are_made_after_the_namespace(root: str | None, expected: list[s
     assert told.index("crd/things") < told.index("create secret docker-registry images") < told.index("2. The contr")
 
 
+PULLING = """\
+apiVersion: v1
+imagePullSecrets:
+- name: of-account
+kind: ServiceAccount
+metadata:
+  labels:
+    app.kubernetes.io/part-of: flux
+  name: source-controller
+  namespace: flux-system
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  labels:
+    app.kubernetes.io/part-of: flux
+  name: source-controller
+  namespace: flux-system
+spec:
+  template:
+    spec:
+      containers:
+      - image: registry.edge.example:5000/fluxcd/source-controller:v1.9.4
+        name: manager
+      imagePullSecrets:
+      - name: images
+      - name: made-here
+      - name: "123"
+      serviceAccountName: source-controller
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  name: made-here
+  namespace: flux-system
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: other
+  namespace: flux-system
+spec:
+  template:
+    spec:
+      imagePullSecrets:
+      - name: of-others
+"""
+
+
+def test_secrets_that_pull_the_controllers_are_listed_as_they_were_built() -> None:
+    sync = replace(KEYLESS, pulls_images=("images", "ghcr.io"))  # as the artifact has it, before the images had others
+    order = install_order(sync, PULLING, "", "1m", "r")
+    assert [(it.namespace, it.name) for it in order.secrets] == [
+        ("flux-system", name) for name in ("images", "123", "of-account")
+    ]
+    server = "--docker-server=registry.edge.example:5000 "
+    assert all(server in it.command for it in order.secrets)
+
+
+def test_an_account_without_a_controller_beside_it_names_no_registry() -> None:
+    account = PULLING.partition("---\n")[0]
+    (needed,) = install_order(KEYLESS, account, "", "1m", "r").secrets
+    assert "--docker-server= " in needed.command
+
+
 FOLDER = "clusters/production/flux-system"
 GIT = (AppliedPath("flux-system", "flux-system", "clusters/production", "flux-system", prune=True),)
 
