@@ -199,7 +199,7 @@ def _in_words(cause: BaseException) -> tuple[str, bool] | None:  # noqa: PLR0911
         case ssl.SSLError() if cause.reason in _NO_TLS:
             return "it does not speak TLS, and only this machine may use plain HTTP", True
         case socket.gaierror():
-            return "its name is unknown", cause.errno != socket.EAI_AGAIN
+            return "its host name cannot be resolved (DNS)", cause.errno != socket.EAI_AGAIN
         case requests.exceptions.ProxyError() | urllib3.exceptions.ProxyError():
             return "the proxy on the way to it fails", False
         case urllib3.exceptions.NewConnectionError():

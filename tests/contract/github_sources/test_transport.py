@@ -172,5 +172,5 @@ def test_a_name_that_is_none_is_said_so(source: Open, monkeypatch: pytest.Monkey
         raise socket.gaierror(socket.EAI_NONAME, "api.github.example?sig=canary-store")
 
     monkeypatch.setattr(socket, "getaddrinfo", unresolved)
-    with pytest.raises(GitHubUnreachable, match=r"its name is unknown$"):
+    with pytest.raises(GitHubUnreachable, match=r"its host name cannot be resolved \(DNS\)$"):
         source(url="https://api.github.example").list()

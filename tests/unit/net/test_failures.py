@@ -58,12 +58,12 @@ def tls(kind: type[ssl.SSLError], reason: str) -> Exception:
         ),
         pytest.param(
             *(retried(caused(exceptions.NewConnectionError(POOL, ""), socket.gaierror(socket.EAI_NONAME, "canary"))),),
-            *("its name is unknown", True, True),
+            *("its host name cannot be resolved (DNS)", True, True),
             id="an unknown name",
         ),
         pytest.param(
             *(retried(caused(exceptions.NewConnectionError(POOL, ""), socket.gaierror(socket.EAI_AGAIN, "canary"))),),
-            *("its name is unknown", False, True),
+            *("its host name cannot be resolved (DNS)", False, True),
             id="a name that may be known later",
         ),
         pytest.param(
