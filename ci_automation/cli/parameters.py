@@ -131,7 +131,7 @@ def _example(paragraph: str) -> str:
         return paragraph
     lines: list[str] = []
     for line in paragraph.splitlines():
-        first, *rest = re.split(r" (?=--|>)", line) if len(line) > _EXAMPLE else [line]
+        first, *rest = re.split(r"(?<=\S) (?=--|>)", line) if len(line) > _EXAMPLE else [line]
         lines.append(first)
         for part in rest:
             if len(lines[-1]) + 1 + len(part) <= _EXAMPLE - 2:

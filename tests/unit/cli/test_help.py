@@ -105,6 +105,7 @@ def test_each_help_has_an_example_that_is_unbroken(name: str) -> None:
     text = CliRunner().invoke(cli, [*name.split(), "--help"], prog_name="flux-manifests", terminal_width=80).output
     examples = [line.strip() for line in text.splitlines() if line.startswith("  flux-manifests ")]
     assert any(f"{line} ".startswith(f"flux-manifests {name} ") for line in examples), text
+    assert not [line for line in text.splitlines() if line.strip() == "\\"]
 
 
 @pytest.mark.parametrize("name", ALL)
