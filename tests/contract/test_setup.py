@@ -419,7 +419,7 @@ def test_first_digests_come_from_channel_to_channel_with_these_files(
     production = next(it for it in scene.run().artifacts if it["name"] == "production")
     digests = [it.outputs["digest"] for it in (done, *promoted)]
     assert (digests, production["pending-decision"]) == ([production["digest"]] * 3, "wait")
-    names = {"v2.9.4": FIRST, "oci://ghcr.io/acme/flux-manifests:": "layout:road:"}
+    names = {"v2.9.4": FIRST, "oci://ghcr.io/acme/flux-manifests:": "layout: road:"}  # as Markdown escapes it
     page = re.sub("|".join(names), lambda it: names[it[0]], TUTORIAL)
     quoted = re.findall(r"^ *> (- .*)$", page, re.MULTILINE)
     told = [line for it in (fresh, shown, done, waiting, *promoted) for line in it.summary.splitlines()]
