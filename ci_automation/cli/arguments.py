@@ -114,8 +114,15 @@ class Arguments(Hiding, Struct, frozen=True):
             ContradictingOptions: some of them exclude each other.
         """
         if contradiction := next(_contradictions(self), None):
-            raise ContradictingOptions(contradiction)
+            error = ContradictingOptions(contradiction)
+            named = (it.removeprefix("^").replace("\\.", ".") for it in (*self.identity, *self.identity_regexp))
+            if contradiction == _APART and any(it.startswith("https://github.com/") for it in named):
+                error.hint = "Add --issuer https://token.actions.githubusercontent.com, the issuer of GitHub Actions."
+            raise error
         return self
+
+
+_APART = "--identity or --identity-regexp, and --issuer, go together"
 
 
 def _contradictions(given: Arguments) -> Iterator[str]:
@@ -131,7 +138,7 @@ def _contradictions(given: Arguments) -> Iterator[str]:
         yield f"--signing {given.signing} takes no --key"
     identities = (*given.identity, *given.identity_regexp)
     if bool(identities) != bool(given.issuer):
-        yield "--identity or --identity-regexp, and --issuer, go together"
+        yield _APART
     if identities and given.public_key:
         yield "--public-key and an identity exclude each other"
 

@@ -82,6 +82,22 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, Any],
         Arguments.of(options)
 
 
+@pytest.mark.parametrize(
+    ("options", "names_it"),
+    [
+        ({"identity": ("https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main",)}, True),
+        ({"identity_regexp": (r"^https://github\.com/acme/.*$",)}, True),
+        ({"identity": ("https://gitlab.example/acme",)}, False),
+        ({"issuer": "https://token.example"}, False),
+        ({"identity": ("https://github.com/acme",), "signing": "keyless", "key": "k"}, False),
+    ],
+)
+def test_an_identity_of_github_without_its_issuer_names_that(options: dict[str, Any], *, names_it: bool) -> None:
+    with pytest.raises(ContradictingOptions) as raised:
+        Arguments.of(options)
+    assert ("Add --issuer https://token.actions.githubusercontent.com" in raised.value.hint) is names_it
+
+
 def fingerprints(ports: Ports) -> list[Digest]:
     """Return the keys that are trusted."""
     assert isinstance(ports.trusted, TrustedKeys)
