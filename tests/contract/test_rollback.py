@@ -199,6 +199,16 @@ class TestWhere:
         (tag,) = (tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.5"))
         assert tag in caught.value.hint
 
+    @pytest.mark.parametrize(("scheme", "digits"), [("", 12), ("sha256:", 12), ("sha256:", 4), ("", 20), ("", 3)])
+    def test_the_beginning_of_a_digest_names_its_tag(self, world: World, scheme: str, digits: int) -> None:
+        registry = world.registry
+        (tag,) = (tag for tag in registry.tags(CHANNEL) if tag.startswith("v2.98.5"))
+        digest = registry.resolve(CHANNEL.at_tag(tag))
+        assert digest is not None
+        with pytest.raises(NotInHistory) as caught:
+            propose_rollback(CHANNEL, Wish(f"{scheme}{digest.hex[:digits]}"), world.ports(), intent())
+        assert caught.value.hint.startswith(f"Did you mean --to {tag}? " if digits > 3 else "Give a version, or")
+
     def test_where_nothing_was_published_no_tags_are_named(self) -> None:
         error = NotInHistory(CHANNEL, "v2.98.5", Digest.of(b""), World().ports())
         assert error.hint.startswith("Nothing that this program published")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
 
 _SUFFIX = len("-1a2b3c4d5e6f")
+_SHORT = _SUFFIX - 1
+_BEGINNING = re.compile("[0-9a-f]{4,}")  # of a digest, as a person copies it
 _SHOWN = 10  # tags in a hint
 _LOOKED_AT = 50  # tags for a hint: each costs some requests
 
@@ -48,6 +51,10 @@ class NotInHistory(UsageError):
         if tags:
             newest = ", ".join(tags[:_SHOWN])
             self.hint = f"Give a version, or one of these tags: {newest}. `history` lists the digests."
+        begins = wanted.removeprefix("sha256:")[:_SHORT]
+        meant = [tag for tag in tags if _BEGINNING.fullmatch(begins) and tag[-_SHORT:].startswith(begins)]
+        if len(meant) == 1:
+            self.hint = f"Did you mean --to {meant[0]}? {self.hint}"
         if "@" in wanted:
             self.hint = f"The numbers of `history` move, so --to takes none. {self.hint}"
 
