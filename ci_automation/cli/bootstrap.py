@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.follow_up import verifying_keys
-from ci_automation.cli.output import print_json, print_line, print_text
+from ci_automation.cli.output import print_aside, print_json, print_line, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.target import configured
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.bootstrap import Installation, bootstrap, prepare
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.programs.kubectl import Kubectl
-from ci_automation.flows.sync import sync
+from ci_automation.flows.sync import sync_with_content, unfit_for
 from ci_automation.flux.following import SyncSettings
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def sync_manifests_command(
     reference, ports = reading(artifact, given)
     settings = _sync_settings(artifact, given)
     settings = replace(settings, name=settings.name if name is None else name, secret=secret, interval=interval)
-    found = sync(reference, ports, settings, given.components_file)
+    found, _, tree = sync_with_content(reference, ports, settings, given.components_file)
+    for problem in unfit_for(found, tree, ports):
+        print_aside(f"warning: `sync.kustomization`: {problem}")
     if given.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": [*found.objects()]})
         return

@@ -15,6 +15,9 @@ from ci_automation.flows.planning.base import read_tree
 from ci_automation.flux.following import SyncSettings, unfit_fields
 from ci_automation.flux.recover import recover
 from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.impact.overlay.folders import applied_folder
+from ci_automation.impact.overlay.in_cluster import unfit_in_cluster
+from ci_automation.impact.overlay.kustomization import Effort, TooMuch
 from ci_automation.policy.patterns import is_found, require_anchored, require_re2
 from ci_automation.policy.ranges import Range
 from ci_automation.report.sync import KUSTOMIZATION, ByIdentity, ByKey, NotForClusters, Sync, sync_path
@@ -109,6 +112,16 @@ def sync_with_content(
     if trusted is not signers:
         require_accepted_there(ports.registry, channel.at_digest(observed.digest), trusted, [made.version])
     return made, observed, tree
+
+
+def unfit_for(made: Sync, tree: Tree, ports: Ports) -> tuple[str, ...]:
+    """Return what of the cluster's own patches and images does not fit the artifact's files, or was not checked."""
+    folder, effort = made.path.removeprefix("./") or ".", Effort()
+    try:
+        applied = applied_folder(tree, folder, effort)
+        return tuple(unfit_in_cluster(applied, made.settings.kustomization, ports.kustomize, effort))
+    except TooMuch:
+        return ("its patches and images are not checked: the overlay is larger than any real one",)
 
 
 def _selected(channel: Reference, ref: Mapping[str, Any], ports: Ports) -> Reference:

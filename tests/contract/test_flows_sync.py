@@ -13,7 +13,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.bootstrap import NotBuildable, prepare
-from ci_automation.flows.sync import NoTagInRange, UnfitSettings, UnfitVerification, sync
+from ci_automation.flows.sync import NoTagInRange, UnfitSettings, UnfitVerification, sync, sync_with_content, unfit_for
 from ci_automation.flux.artifact import Recipe, compose
 from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.options import Options
@@ -181,7 +181,7 @@ class Builder:
 
     def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed, ...]:
         self.asked += wanted
-        return (self.given,)
+        return (self.given,) * len(wanted)
 
 
 def test_what_is_installed_first_is_verified_and_built_with_the_keys_beside_it(ports: Ports) -> None:
@@ -212,6 +212,24 @@ def test_what_is_installed_first_has_the_patches_and_images_of_the_channel(
 def test_what_cannot_be_built_is_not_installed(ports: Ports, builder: Builder | None) -> None:
     with pytest.raises(NotBuildable):
         prepare(CHANNEL, replace(ports, find_kustomize=lambda: builder), SyncSettings(), None, "1m")
+
+
+def test_patches_and_images_of_a_cluster_that_are_not_checked_are_told(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci_automation.flows.sync.unfit_fields", lambda *_: ())
+    settings = SyncSettings(kustomization={"images": [{"name": "a", "newName": "b"}]})
+    made, _, tree = sync_with_content(CHANNEL, ports, settings, None)
+    assert unfit_for(made, tree, ports) == ("its patches and images are not checked: there is no kustomize",)
+    broken = replace(ports, find_kustomize=lambda: Builder(BuildFailed("no such file")))
+    assert unfit_for(made, tree, broken) == (
+        "no cluster can build the artifact with its patches and images: no such file",
+    )
+    assert unfit_for(replace(made, settings=SyncSettings()), tree, broken) == ()
+    monkeypatch.setattr("ci_automation.impact.overlay.kustomization.MAX_STEPS", 1)
+    assert unfit_for(made, tree, broken) == (
+        "its patches and images are not checked: the overlay is larger than any real one",
+    )
 
 
 def test_a_time_that_kubectl_would_not_take_is_refused_first(ports: Ports) -> None:

@@ -187,3 +187,29 @@ def cluster_address(kubeconfig: Path) -> str:
     """Return the address of the API server."""
     address: str = json.loads(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     return address
+
+
+def test_settings_of_a_cluster_that_miss_the_controllers_are_warned_of(
+    distribution_registry: RealRegistry, flux_releases: Path, tmp_path: Path
+) -> None:
+    pair = program.elliptic_key(tmp_path / "key")
+    channel = program.channel(distribution_registry.host, "tests/edge")
+    config = program.configuration(tmp_path / "config.yaml", channel, flux_releases, range=f"<={PATCH}")
+    written = json.loads(config.read_text())
+    new = {"name": "ghcr.io/fluxcd/source-controller", "newName": "registry.edge.example/fluxcd/source-controller"}
+    typo = {"target": {"kind": "Deployment", "name": "kustomise-controller"}, "patch": "- {op: remove, path: /spec}"}
+    sync = {"kustomization": {"images": [new], "patches": [typo]}}
+    written["artifacts"][0] |= {"sync": sync, "verify": {"publicKey": str(pair.public)}}
+    config.write_text(json.dumps(written))
+    program.succeed("init", channel, "--flux-version", FIRST, "--releases", flux_releases, *pair.signing)
+    done = program.flux_manifests(
+        "sync-manifests", "production", "--config", config, PATH=str(peer("kustomize").parent), HOME=str(tmp_path)
+    )
+    assert done.code == 0, done.errors
+    assert done.errors.splitlines() == [
+        "warning: `sync.kustomization`: the patch of Deployment kustomise-controller matches nothing",
+        (
+            "warning: `sync.kustomization`: images renames 1 of 4 controllers, and leaves helm-controller, "
+            "kustomize-controller and notification-controller at ghcr.io"
+        ),
+    ]
