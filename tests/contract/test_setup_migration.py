@@ -570,9 +570,7 @@ def test_a_cluster_that_needs_a_patch_gets_a_promoted_channel_by_the_commands_of
     )
     Terminal(clone).run(fields)
     listed = left("setup", "--yes")
-    assert "what staging does not have, and no patch in `sync` of production-us." in line(
-        listed, "production-us differs"
-    )
+    assert "they keep what `sync` of production-us gives them" in line(listed, "production-us differs")
     assert line(listed, PROMOTED)
     *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
     assert (last.name, last.promote and last.promote.source) == ("production-us", "production")
@@ -787,6 +785,24 @@ def test_a_patch_of_a_whole_channel_is_told_as_such(clone: Path, left: Callable[
     assert " (missing). That is all of production in Git, and a channel can have patches of its own. No step" in told
 
 
+def test_a_channel_with_another_registry_of_images_is_told_what_to_write(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    mirror = Options(registry="registry.acme.example/fluxcd", image_pull_secret="regcred")
+    for name in ("staging-1", "production-1", "production-2"):
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    for name in ("stable-1", "stable-2"):
+        bootstrap(clone, f"clusters/{name}/flux-system", options=mirror)
+    told = line(left(*THREE), "stable-1 and stable-2 differ from")
+    assert "/docs/guides/one-cluster-differs.md#images-from-another-registry says, below `name: stable` in" in told
+    assert "\n## Images from another registry\n" in (DOCS / "guides/one-cluster-differs.md").read_text()
+    (command,) = re.findall(r"Then `(for .*?)`, and run `setup` again", told)
+    Terminal(clone).run(command)
+    assert (clone / "flux-manifests/stable/clusters.txt").read_text() == "stable-1\nstable-2\n"
+    told = line(left("setup", "--yes"), "stable-1 and stable-2 differ from")
+    assert "they keep what `sync` of stable gives them, and lose the rest" in told
+
+
 def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list_names_it(
     clone: Path, left: Callable[..., list[str]]
 ) -> None:
@@ -808,8 +824,8 @@ def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list
     assert told.partition(". ")[2] == (
         "Unlike 3 of 5 folders, eu-02 differs from test-01: kustomization.yaml (missing) and memory.yaml (missing). "
         "That is all of stable in Git, and a channel can have patches of its own. Steps below move them all the same, "
-        "since flux-manifests/stable/clusters.txt names them: they lose what test-01 does not have, and no patch in "
-        "`sync` of stable. To leave them out, delete their names there and run `setup` again: "
+        "since flux-manifests/stable/clusters.txt names them. Of what differs they keep what `sync` of stable gives "
+        "them, and lose the rest. To leave them out, delete their names there and run `setup` again: "
         "https://github.com/acme/ci-automation/blob/HEAD/docs/guides/migration.md#folders-that-differ"
     )
     assert line(named, ALL)

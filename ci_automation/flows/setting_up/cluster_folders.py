@@ -88,6 +88,11 @@ class ClusterFolder(Struct, frozen=True):
         lacks = sorted(f"no --{it}" for it in other.flags.keys() - self.flags.keys())
         return ", and ".join(filter(None, (" ".join(it for it in ours if it not in theirs), ", ".join(lacks))))
 
+    def is_elsewhere(self, other: ClusterFolder) -> bool:
+        """Return whether the registry of the images, or its Secret, is all that differs from another folder."""
+        differing = {it for it in self.flags.keys() | other.flags.keys() if self.flags.get(it) != other.flags.get(it)}
+        return self.overlay == other.overlay and bool(differing) and differing <= {"registry", "image-pull-secret"}
+
     def patches_beside(self, other: ClusterFolder) -> tuple[Mapping[str, Any], ...]:
         """Return the patches that this folder has and another one lacks, if nothing else differs."""
         without = replace(self, files=other.overlay.replaced(COMPONENTS, self.files[COMPONENTS]))

@@ -53,16 +53,18 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
     page = f"{answers.docs}/guides/migration.md#folders-that-differ"
     for (by, what, _), unlike in differing.items():
         told = (
-            f"Steps below move them all the same, since {answers.objects}/{by}/{CLUSTERS} names them: they lose what "
-            f"{model} does not have, and no patch in `sync` of {by}. To leave them out, delete their names "
-            "there and run `setup` again"
+            f"Steps below move them all the same, since {answers.objects}/{by}/{CLUSTERS} names them. Of what differs "
+            f"they keep what `sync` of {by} gives them, and lose the rest. To leave them out, delete their names there "
+            "and run `setup` again"
             if by
             else f"No step below moves them until that is settled, since no {CLUSTERS} names them"
         )
-        if not by and len(unlike) == 1 and _TAG.fullmatch(name := names.name(unlike[0].path)):
+        whole = [channel for channel, there in migration.folders.items() if channel != ANY and [*there] == unlike]
+        if not by and whole and all(it.is_elsewhere(source) for it in unlike):
+            told += _own_images(answers, whole[0], [names.name(it.path) for it in unlike])
+        elif not by and len(unlike) == 1 and _TAG.fullmatch(name := names.name(unlike[0].path)):
             channel = next(it for it, there in migration.folders.items() if unlike[0] in there)
             told += _own_channel(answers, name, channel, unlike[0].patches_beside(source))
-        whole = [channel for channel, there in migration.folders.items() if channel != ANY and [*there] == unlike]
         all_of = f" That is all of {whole[0]} in Git, and a channel can have patches of its own." if whole else ""
         differ = f"{_called(unlike, migration)} {'differ' if len(unlike) > 1 else 'differs'} from {model}: {what}"
         one_each = {(it.overlay, it.options): it for it in unlike if not answers.there}.values()
@@ -81,6 +83,16 @@ def _like(name: str, channels: Iterable[str]) -> str | None:
     parts = [it for it in re.split(r"[-_./]", name) if len(it) >= _SHORTEST]
     found = [it for it in channels if any(it.startswith(part) or part.startswith(it) for part in parts)]
     return found[0] if len(found) == 1 else None
+
+
+def _own_images(answers: Answers, channel: str, clusters: Sequence[str]) -> str:
+    """Return how a promoted channel, whose clusters have another registry of images, gets that."""
+    names, page = " ".join(clusters), f"{answers.docs}/guides/one-cluster-differs.md#images-from-another-registry"
+    listed = f"for it in {names}; do echo $it >> {answers.objects}/{channel}/{CLUSTERS}; done"
+    return (
+        f". Write their registry and Secret as {page} says, below `name: {channel}` in {CONFIGURATION}. Then "
+        f"`{listed}`, and run `setup` again"
+    )
 
 
 def _own_channel(answers: Answers, name: str, channel: str, beside: Sequence[Mapping[str, Any]]) -> str:
