@@ -12,20 +12,22 @@ from ci_automation.cli.arguments import Arguments, ContradictingOptions, configu
 from ci_automation.cli.follow_up import as_named, differing, lifting
 from ci_automation.cli.output import confirmed, print_json, print_line, print_parts, print_reading
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.places import registry
 from ci_automation.cli.target import channel_of
 from ci_automation.cli.wiring import target
 from ci_automation.errors import Error, PolicyRefused, UsageError
 from ci_automation.flows.publication.past import NotInHistory
 from ci_automation.flows.rollback import RollbackProposal, RollbackRefused, Wish, propose_rollback, roll_back
-from ci_automation.flux.artifact import immutable_version
+from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.policy.decision import Decision
 from ci_automation.records.notes import MAX_TEXT, is_fit
 from ci_automation.registry import open_registry
+from ci_automation.registry.port import NotFound
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.rollback import Rollback, hold_json, rollback_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -221,3 +223,24 @@ def _show(shown: Rollback, goal: Target, given: Arguments) -> None:
     print_parts(parts, err=given.output != "text")
     if given.output == "text" and not shown.problem:
         print_reading(parts, differing(goal, shown.base, shown.target, given))
+    print_parts(map(MarkedLine, elsewhere(shown, given)), err=given.output != "text")
+
+
+def elsewhere(shown: Rollback, given: Arguments) -> Iterator[str]:
+    """Yield which other channels of the configuration have what this one leaves: one read of each tag."""
+    config = None if shown.is_there else configuration(given)
+    same = shown.problem or shown.base_version == shown.target_version  # then no version is left, but a digest
+    having = []
+    for it in config.artifacts if config else ():
+        try:
+            if it.channel != shown.channel:
+                manifest = registry(it.channel, it, given).manifest(it.channel)
+                if manifest.digest == shown.base or not (same or stated_version(manifest) != shown.base_version):
+                    having.append(it.name)
+        except NotFound:
+            continue
+        except Error as error:
+            yield f"{it.name} could not be looked at: {error}"
+    if having:
+        what = f"digest {shown.base.short}" if same else shown.base_version
+        yield f"{' and '.join(having)} {'have' if having[1:] else 'has'} {what} too: roll back each channel by itself."

@@ -685,6 +685,31 @@ def test_a_hint_has_the_configured_name_and_the_options_that_its_command_needs(d
     assert desk.ok(*shlex.split(line), "--yes").out.endswith(") on production is lifted.\n")
 
 
+def test_a_rollback_names_the_other_channels_that_have_the_release(desk: Desk) -> None:
+    desk.init()
+    desk.ok("update", CHANNEL, *SIGNED)
+    staging, edge, old, empty = (CHANNEL.replace("production", name) for name in ("staging", "edge", "old", "empty"))
+    desk.ok("init", staging, "--flux-version", "v2.98.8", *SIGNED)
+    desk.ok("init", edge, "--flux-version", "v2.98.8", "--log-level", "debug", *SIGNED)
+    desk.ok("init", old, "--flux-version", "v2.98.5", "--log-level", "debug", *SIGNED)
+    back = ("rollback", CHANNEL, "--to", "v2.98.5", *SIGNED)
+    assert " too: roll back" not in desk.run(*back).out  # nothing is configured
+    channels = {"production": CHANNEL, "staging": staging, "edge": edge, "old": old, "empty": empty}
+    listed = ", ".join(f"{{name: {name}, url: '{url}'}}" for name, url in channels.items())
+    desk.config(f"version: 1\nartifacts: [{listed}]\n")
+    said = "staging and edge have v2.98.8 too: roll back each channel by itself.\n"
+    assert desk.run(*back).out.endswith(said)
+    assert said in desk.ok(*back, "--yes", "--output", "json").err
+    assert " too: roll back" not in desk.ok(*back, "--yes").out  # it is there already
+    desk.publish(b"another tool's", signer=None)
+    desk.publish(b"another tool's", signer=None, channel=old)
+    desk.write("broken/index.json", "{")
+    desk.config(f"version: 1\nartifacts: [{listed}, {{name: broken, url: 'layout:broken:production'}}]\n")
+    (unread, said) = desk.run(*back).out.splitlines()[-2:]
+    assert unread.startswith("broken could not be looked at: ")
+    assert re.fullmatch(r"old has digest [0-9a-f]{12} too: roll back each channel by itself\.", said)
+
+
 class TestLiftingAHold:
     @pytest.fixture(autouse=True)
     def rolled_back(self, desk: Desk) -> None:
