@@ -48,8 +48,7 @@ def sync_manifests_command(
     settings = _sync_settings(artifact, given)
     settings = replace(settings, name=settings.name if name is None else name, secret=secret, interval=interval)
     found, _, tree = sync_with_content(reference, ports, settings, given.components_file)
-    for problem in unfit_for(found, tree, ports):
-        print_aside(f"warning: `sync.kustomization`: {problem}")
+    _warn(unfit_for(found, tree, ports))
     if given.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": [*found.objects()]})
         return
@@ -118,7 +117,14 @@ def bootstrap_command(artifact: str, kubeconfig: str, context: str | None, timeo
 def _prepared(artifact: str, timeout: str, given: Arguments) -> tuple[Installation, Ports]:
     """Return what a cluster gets that has no Flux yet, and the ports that it was found by."""
     reference, ports = reading(artifact, given)
-    return prepare(reference, ports, _sync_settings(artifact, given), given.components_file, timeout), ports
+    made = prepare(reference, ports, _sync_settings(artifact, given), given.components_file, timeout)
+    _warn(made.unfit)
+    return made, ports
+
+
+def _warn(unfit: tuple[str, ...]) -> None:
+    for problem in unfit:
+        print_aside(f"warning: `sync.kustomization`: {problem}")
 
 
 def _sync_settings(artifact: str, given: Arguments) -> SyncSettings:

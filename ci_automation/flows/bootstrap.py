@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ci_automation.errors import ClusterError, Conflict, PolicyRefused, UsageError
 from ci_automation.flows.programs.kubectl import Kubectl, KubectlFailed
-from ci_automation.flows.sync import sync_with_content
+from ci_automation.flows.sync import sync_with_content, unfit_for
 from ci_automation.flows.verify import misplaced
 from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
@@ -93,11 +93,12 @@ class OtherRevision(Conflict):
 
 
 class Installation(Struct, frozen=True):
-    """What a cluster gets: verified, built, and in its order."""
+    """What a cluster gets: verified, built, and in its order; `unfit` is what of its own settings misses that."""
 
     sync: Sync
     digest: Digest
     order: InstallOrder
+    unfit: tuple[str, ...] = ()
 
 
 def prepare(
@@ -132,7 +133,8 @@ def prepare(
         keys = secret_yaml(sync.verify.secret, sync.home, [key.to_pem() for key in ports.trusted.keys])
     tag = observed.channel.tag  # of a range, the newest
     revision = f"{tag}@{observed.digest}" if tag else str(observed.digest)
-    return Installation(sync, observed.digest, install_order(sync, built, keys, timeout, revision))
+    order = install_order(sync, built, keys, timeout, revision)
+    return Installation(sync, observed.digest, order, unfit_for(sync, tree, ports))
 
 
 def bootstrap(prepared: Installation, cluster: Kubectl, ports: Ports) -> str:

@@ -37,6 +37,21 @@ if TYPE_CHECKING:
     from ci_automation.impact.overlay.builder import Build
 
 OPTIONS = Options(namespace="flux-infra")
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  labels:
+    app.kubernetes.io/part-of: flux
+  name: {name}
+  namespace: flux-infra
+spec:
+  template:
+    spec:
+      containers:
+      - image: {host}/fluxcd/{name}:v1.0.0
+        name: manager
+"""
 
 
 @pytest.fixture
@@ -200,10 +215,12 @@ def test_what_is_installed_first_has_the_patches_and_images_of_the_channel(
 ) -> None:
     monkeypatch.setattr("ci_automation.flows.sync.unfit_fields", lambda *_: ())  # the samples' CRDs know few fields
     image = {"name": "ghcr.io/fluxcd/source-controller", "newName": "registry.edge.example/fluxcd/source-controller"}
-    builder = Builder("kind: Namespace\nmetadata:\n  name: flux-infra\n")
+    hosts = {"source-controller": "registry.edge.example", "helm-controller": "ghcr.io"}
+    builder = Builder("---\n".join(DEPLOYMENT.format(name=name, host=host) for name, host in hosts.items()))
     settings = SyncSettings(kustomization={"images": [image]})
-    prepare(CHANNEL, replace(ports, find_kustomize=lambda: builder), settings, None, "1m")
-    ((tree, folder),) = builder.asked
+    made = prepare(CHANNEL, replace(ports, find_kustomize=lambda: builder), settings, None, "1m")
+    assert made.unfit == ("images renames 1 of 2 controllers, and leaves helm-controller at ghcr.io",)
+    tree, folder = builder.asked[0]
     assert folder == "."
     assert yaml.safe_load(tree["kustomization.yaml"])["images"] == [image]
 

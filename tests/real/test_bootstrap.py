@@ -202,14 +202,15 @@ def test_settings_of_a_cluster_that_miss_the_controllers_are_warned_of(
     written["artifacts"][0] |= {"sync": sync, "verify": {"publicKey": str(pair.public)}}
     config.write_text(json.dumps(written))
     program.succeed("init", channel, "--flux-version", FIRST, "--releases", flux_releases, *pair.signing)
-    done = program.flux_manifests(
-        "sync-manifests", "production", "--config", config, PATH=str(peer("kustomize").parent), HOME=str(tmp_path)
-    )
-    assert done.code == 0, done.errors
-    assert done.errors.splitlines() == [
-        "warning: `sync.kustomization`: the patch of Deployment kustomise-controller matches nothing",
-        (
-            "warning: `sync.kustomization`: images renames 1 of 4 controllers, and leaves helm-controller, "
-            "kustomize-controller and notification-controller at ghcr.io"
-        ),
-    ]
+    path = str(peer("kustomize").parent)
+    for command in (("sync-manifests", "production"), ("bootstrap-manifests", "production", tmp_path / "first")):
+        done = program.flux_manifests(*command, "--config", config, PATH=path, HOME=str(tmp_path))
+        assert done.code == 0, done.errors
+        assert done.errors.splitlines() == [
+            "warning: `sync.kustomization`: the patch of Deployment kustomise-controller matches nothing",
+            (
+                "warning: `sync.kustomization`: images renames 1 of 4 controllers, and leaves helm-controller, "
+                "kustomize-controller and notification-controller at ghcr.io"
+            ),
+        ]
+    assert "image: registry.edge.example/fluxcd/" in (tmp_path / "first/2-controllers.yaml").read_text()
