@@ -24,6 +24,7 @@ from ci_automation.flux.proof import Proof
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.records.attached import known_as
 from ci_automation.records.notes import HoldStatement, Record, format_time, parse_time
+from ci_automation.registry.port import NotFound
 from ci_automation.report.blocks import HINT, MarkedLine, Table, wrapped
 
 if TYPE_CHECKING:
@@ -58,17 +59,18 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
     reference, ports = reading(artifact, given)
     found = history(reference, ports, every=given.verbose)
     rows = history_rows(found.entries, reference.repository, every=given.verbose)
+    if not rows:
+        raise NotFound(str(reference))
     shown = tuple(row for row in rows if after is None or (row.at is not None and row.at >= after))
     if given.output == "json":
         known = partial(known_as, ports.registry, reference)
         print_json({"entries": [_to_json(entry, known) for entry in _newer(found.entries, after)]}, "history")
     else:
-        tags = {tag for it in found.entries for tag in (it.tag, *it.channels, *it.version_tags)}
-        if rows and reference.tag and reference.tag not in tags:
-            print_line(f"{reference} does not exist. This is the history of the rest of its repository:")
-        if not rows:
-            print_line(f"{reference.repository} has nothing yet.")
-        elif shown:
+        tags = {tag for it in found.entries for tag in (it.tag, *it.channels, *it.version_tags) if tag}
+        if reference.tag and reference.tag not in tags:
+            meant = f" Did you mean {reference.at_tag(near)}?" if (near := reference.nearly(tags)) else ""
+            print_line(f"{reference} does not exist.{meant} This is the history of the rest of its repository:")
+        if shown:
             _print_rows(artifact, shown, given, verified=ports.trusted is not None)
         elif ports.trusted is None:
             print_line(f"--since {since} leaves out all rows: without a verified record none has a time.")

@@ -235,11 +235,13 @@ def test_people_know_a_channel_of_a_record_by_its_address_and_not_by_the_identit
     assert known_as(registry, layout, str(CHANNEL)) == str(CHANNEL)
 
 
-def test_where_nothing_was_published_the_history_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nothing_was_published_there_is_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 20, as with `check`: an address with a typo is no success."""
     layout = Reference.parse(f"layout:{tmp_path}:production")
     open_registry(layout).put_blob(layout, b"theirs")
-    assert run(["history", str(layout)]) == 0
-    assert capsys.readouterr().out.startswith(f"{layout.repository} has nothing yet.\n")
+    for more in ([], ["--output", "json"], ["--since", "1d"]):
+        assert run(["history", str(layout), *more]) == run(["check", str(layout)]) == 20
+        assert f"{layout} was not found" in capsys.readouterr().err
 
 
 def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
