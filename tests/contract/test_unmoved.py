@@ -79,13 +79,17 @@ def test_it_is_not_promoted_whoever_approves_it(
     scene: Scene, lost: str, source: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if source == "its immutable tag":
-        place = f"layout:registry:{next(tag for tag in scene.tags if tag.startswith(PATCH))}"
+        place, code, told = (
+            f"layout:registry:{next(tag for tag in scene.tags if tag.startswith(PATCH))}",
+            2,
+            "a channel",
+        )
     else:
-        place = CHANNEL
+        place, code, told = CHANNEL, REFUSED, "is waiting"
         point_at(scene, lost)
     ends = ("--from", place, "--to", "layout:live:live", *TRUST, *KEY)
     for more in ((), ("--approve", lost)):
-        assert "is waiting" in ended(capsys, REFUSED, "promote", *ends, *more)
+        assert told in ended(capsys, code, "promote", *ends, *more)
     assert not (scene.runner.workspace / "live").exists()
 
 

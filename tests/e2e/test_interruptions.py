@@ -199,10 +199,10 @@ def test_a_no_is_told_as_what_it_was(desk: Desk, arguments: Sequence[str], code:
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
-def test_at_a_question_of_setup_that_takes_no_empty_answer(desk: Desk, key: bytes) -> None:
+def test_at_a_question_of_setup(desk: Desk, key: bytes) -> None:
     before = desk.state()
     asks = ("setup", CHANNEL, "--repository", "acme/fleet", "--overlay", "-")
-    code, shown = _answered(desk, b"\n", key, arguments=asks, question=b"as OWNER/ci-automation?: ")
+    code, shown = _answered(desk, key, arguments=asks, question=b"as OWNER/ci-automation? [acme/ci-automation]: ")
     assert code == 130, shown
     assert "If not, name the one that you will make" in " ".join(shown.split())
     assert "hint: No file was written. Run it again." in " ".join(shown.split())
