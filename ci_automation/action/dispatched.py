@@ -6,6 +6,7 @@ Neither believes the other: `do` computes everything anew, and compares it with 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from ci_automation.approval.approved_run import NOTHING, Handover, HandoverVoid,
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_parts
+from ci_automation.cli.rollback import elsewhere
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import Conflict, PolicyRefused, UsageError
 from ci_automation.flux.options import Options
@@ -88,7 +90,8 @@ def show_operation(inputs: Inputs, run: ActionRun) -> int:
         (planned,) = promotions(inputs, run, signs=False)
         return planned.previewing(inputs.given, subject)
 
-    wanted = OperationInputs(promotion, to=inputs.to, reason=inputs.reason)
+    others = partial(elsewhere, given=inputs.given)
+    wanted = OperationInputs(promotion, others, to=inputs.to, reason=inputs.reason)
 
     def flow(goal: Target) -> Account:
         goal = goal.previewing(inputs.given, subject)

@@ -30,10 +30,10 @@ from ci_automation.report.blocks import MarkedLine, Part
 from ci_automation.report.changes import step_parts, text_parts
 from ci_automation.report.findings import Findings, unsigned_upstream
 from ci_automation.report.promotion import files_table, promotion_parts
-from ci_automation.report.rollback import hold_json, rollback_parts
+from ci_automation.report.rollback import Rollback, hold_json, rollback_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -78,6 +78,7 @@ class OperationInputs(Struct, frozen=True):
     """The inputs of a dispatch besides the artifact, and the promotion to it, if it has one."""
 
     find_promotion: Callable[[], PlannedPromotion]
+    elsewhere: Callable[[Rollback], Iterator[str]] = lambda _: iter(())  # what is said of other channels
     overlay: OverlayFolder | None = None  # of the configuration, as the default branch has it
     content: RecordedContent | None = None  # the same, for the record of a first artifact
     to: str = ""
@@ -133,7 +134,7 @@ def _rollback(goal: Target, wanted: OperationInputs) -> Operation:
         target=shown.target,
         content=str(proposal.options),
         facts=facts,
-        page=tuple(rollback_parts(shown, None, every=True)),
+        page=(*rollback_parts(shown, None, every=True), *map(MarkedLine, wanted.elsewhere(shown))),
         done=f"rolled back to {shown.target_version}",
         act=lambda intent: roll_back(proposal, ports, intent),
         idle=shown.is_there and not proposal.holds,

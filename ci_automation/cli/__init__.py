@@ -301,6 +301,7 @@ __all__ = [
     "promote",
     "promotions",
     "results",
+    "rollback",
     "schema",
     "target",
     "wiring",

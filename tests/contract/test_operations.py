@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,13 @@ class TestRollback:
         assert done.outputs["immutable-tag"] in scene.tags
         assert f"rolled back to {FIRST}" in done.summary
         assert "Approved by ada" in done.summary
+
+    def test_its_page_names_the_other_channels_that_have_the_release(self, scene: Scene) -> None:
+        shutil.copytree(scene.runner.workspace / "registry", scene.runner.workspace / "edge")
+        said = f"edge has {PATCH} too: roll back each channel by itself."
+        assert said not in dispatch(scene, "rollback", to=FIRST).show().summary
+        configure(scene, others="- {name: edge, url: 'layout:edge:production'}\n")
+        assert said in dispatch(scene, "rollback", artifact="production", to=FIRST).show().summary
 
     def test_what_is_done_takes_one_request_more_than_an_approval(self, scene: Scene) -> None:
         asked = dispatch(scene, "rollback", to=FIRST)
