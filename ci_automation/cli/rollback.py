@@ -9,7 +9,7 @@ import click
 
 from ci_automation.artifact.reference import LayoutDirectory
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
-from ci_automation.cli.follow_up import as_named, differing, lifting
+from ci_automation.cli.follow_up import as_named, differing, lifting, whole
 from ci_automation.cli.output import confirmed, print_json, print_line, print_parts, print_reading
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.places import registry
@@ -154,7 +154,7 @@ def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> Non
         if not wish.to:
             error.hint = f"Add --to, or end a hold alone with --lift. {error.hint}"
         raise
-    _show(proposal.shown, goal, given)
+    _show(proposal.shown, goal, given, asks=asks)
     if proposal.shown.decision is Decision.REFUSED:
         raise RollbackRefused(proposal.shown)
     question = "Change the hold?" if proposal.shown.is_there else "Go back?"
@@ -217,12 +217,14 @@ def _needs_a_yes(proposal: RollbackProposal) -> bool:
     return not proposal.shown.is_there or bool(proposal.holds)
 
 
-def _show(shown: Rollback, goal: Target, given: Arguments) -> None:
+def _show(shown: Rollback, goal: Target, given: Arguments, *, asks: bool) -> None:
     """Print what is proposed: where the output is for programs, on standard error."""
     parts = (*rollback_parts(shown, lifting(goal, given), name=goal.name, every=given.verbose),)
     print_parts(parts, err=given.output != "text")
     if given.output == "text" and not shown.problem:
         print_reading(parts, differing(goal, shown.base, shown.target, given))
+    elif given.output == "text" and asks:  # `diff` takes no untrusted digest
+        print_reading(parts, whole())
     print_parts(map(MarkedLine, elsewhere(shown, given)), err=given.output != "text")
 
 

@@ -14,6 +14,8 @@ from unittest.mock import ANY
 import pytest
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.registry import open_registry
 from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved, digests, ours, packed, write_tree
 from tests.fakes.releases import write_releases
 from tests.fakes.world import OVERLAY, key_pem, signing_key
@@ -708,6 +710,21 @@ def test_a_rollback_names_the_other_channels_that_have_the_release(desk: Desk) -
     (unread, said) = desk.run(*back).out.splitlines()[-2:]
     assert unread.startswith("broken could not be looked at: ")
     assert re.fullmatch(r"old has digest [0-9a-f]{12} too: roll back each channel by itself\.", said)
+
+
+def test_a_rollback_from_an_untrusted_digest_names_the_command_that_shows_all_of_it(desk: Desk) -> None:
+    desk.init()
+    pushed = CHANNEL.replace("production", "pushed")
+    desk.ok("init", pushed, "--flux-version", "v2.98.8", "--signing", "unsafe-unsigned")
+    registry = open_registry(Reference.parse(CHANNEL))
+    registry.put_manifest(Reference.parse(CHANNEL), registry.manifest(Reference.parse(pushed)))
+    shown = desk.run("rollback", CHANNEL, "--to", "v2.98.5", *SIGNED).out
+    assert "(-v lists them)" in shown
+    (command,) = re.findall(rf"\nflux-manifests (rollback -v {CHANNEL} .*)\n", shown)
+    whole = desk.run(*shlex.split(command)).out
+    assert "goes back to v2.98.5 from an untrusted digest" in whole
+    assert "-v lists them" not in whole
+    assert "rollback -v" not in desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--yes", *SIGNED).out
 
 
 class TestLiftingAHold:
