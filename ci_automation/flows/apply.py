@@ -115,8 +115,9 @@ class NoSuchStep(PolicyRefused):
 
     hint = "Copy the target from the plan that was reviewed; an approval counts for exactly one digest."
 
-    def __init__(self, approved: Digest) -> None:
-        super().__init__(f"no step of the plan leads to {approved}")
+    def __init__(self, approved: Digest, plan: Plan) -> None:
+        leads = f"; its steps lead to {', '.join(str(it.target) for it in plan.steps)}" if plan.steps else ""
+        super().__init__(f"no step of the plan leads to {approved}{leads}")
 
 
 class ApprovedTwice(PolicyRefused):
@@ -146,7 +147,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     require_signer(ports, intent)
     for digest in approved:
         if digest not in {step.target for step in plan.steps}:
-            raise NoSuchStep(digest)
+            raise NoSuchStep(digest, plan)
     intent = ports.with_overlay(intent)
     observed = observe_or_adopt(plan.artifact, ports, intent)
     if (path := plan.path_to(observed.digest)) is None:

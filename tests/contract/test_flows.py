@@ -336,7 +336,7 @@ class TestApply:
         with pytest.raises(NotApproved) as refusal:
             apply(plan, (), world.ports(), intent())
         assert str(plan.steps[0].target) in refusal.value.hint
-        with pytest.raises(NoSuchStep):
+        with pytest.raises(NoSuchStep, match=f"{plan.current}; its steps lead to {plan.steps[0].target}"):
             apply(plan, {plan.current}, world.ports(), intent())
         assert apply(plan, {plan.steps[0].target}, world.ports(), intent()).done == 1
 
