@@ -225,18 +225,9 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
         case click.ClickException():
             context = getattr(error, "ctx", None)
             command = context.command_path if context else "flux-manifests"
-            there = ""
-            if isinstance(error, click.MissingParameter) and error.param and error.param.name == "artifact":
-                from ci_automation.cli.target import artifacts_there as there_are  # not for --help
+            from ci_automation.cli.completion import usage_message
 
-                there = there_are()
-            if isinstance(error, click.UsageError):
-                from ci_automation.cli.completion import with_nearest
-
-                error = with_nearest(error)
-            if isinstance(error, click.BadParameter) and isinstance(error.param, click.Argument):
-                error.param_hint = f"'{error.param.human_readable_name}'"  # which lists no choices: the message does
-            message = error.format_message().replace("\n\t", " ")  # between the choices of an argument
+            message, there = usage_message(error)
             return Failure("usage", message, f"{there}See `{command} --help`.", 2)
         case KeyboardInterrupt():
             left = left or "A channel that it moves is as it was, or at a signed artifact."

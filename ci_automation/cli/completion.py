@@ -11,6 +11,7 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, S
 
 from ci_automation.cli import COMMANDS, COMPLETE, Commands, cli
 from ci_automation.cli.parameters import TRUST, details_option
+from ci_automation.cli.target import artifacts_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,9 +66,18 @@ _WITHOUT = {
 }
 
 
-def with_nearest(error: click.UsageError) -> click.UsageError:
-    """Return the error with what was probably meant, if it is about an option or an argument that is not there."""
-    return _with_option(error) if isinstance(error, click.NoSuchOption) else _with_option_of_extra(error)
+def usage_message(error: click.ClickException) -> tuple[str, str]:
+    """Return what is told about a wrong line, with what was probably meant, and which artifacts there are."""
+    there = ""
+    if isinstance(error, click.MissingParameter) and error.param and error.param.name == "artifact":
+        there = artifacts_there()
+    if isinstance(error, click.NoSuchOption):
+        error = _with_option(error)
+    elif isinstance(error, click.UsageError):
+        error = _with_option_of_extra(error)
+    if isinstance(error, click.BadParameter) and isinstance(error.param, click.Argument):
+        error.param_hint = f"'{error.param.human_readable_name}'"  # which lists no choices: the message does
+    return error.format_message().replace("\n\t", " "), there  # between the choices of an argument
 
 
 def _with_option(error: click.NoSuchOption) -> click.NoSuchOption:

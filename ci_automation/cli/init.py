@@ -91,13 +91,13 @@ def init_command(
 ) -> None:
     """Publish the first artifact of a channel.
 
-    It holds the components of a release, rendered with the given flags of `flux install`, and the files of the overlay:
-    those of --overlay, or in a clone of Git those of the `overlay` in the configuration.
-    The components are in flux-system/gotk-components.yaml, unless --components-file names another path: this is what
-    the overlay's kustomization.yaml has to list. The artifact is signed before the channel names it. A channel that
-    exists is left alone, unless it would be the same. What is sure to break clusters, such as an overlay that cannot be
-    built or that leaves Flux out, is refused. What may break them is listed, and so is what they get in place of Flux
-    alone, and what Flux may do there. A Secret in plain text is refused too, unless you give --allow-secrets.
+    It holds the components of a release, rendered with the given flags of `flux install`, and the overlay: --overlay,
+    or in a clone of Git that of the configuration. The components are in flux-system/gotk-components.yaml, unless
+    --components-file names another path: this is what the overlay's kustomization.yaml has to list. The artifact is
+    signed before the channel names it. A channel that exists is left alone, unless it would be the same. What is sure
+    to break clusters, such as an overlay that cannot be built or that leaves Flux out, is refused. What may break them
+    is listed, and so is what they get in place of Flux alone, and what Flux may do there. A Secret in plain text is
+    refused too, unless you give --allow-secrets.
 
     With --from the folder of `flux bootstrap` is taken as it is: gotk-components.yaml says the version and the flags,
     which a rendering proves, and all other files are the overlay. Then the output is the objects by which a cluster
