@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation, version_verdicts
@@ -44,7 +45,15 @@ def promotion_verdicts(candidate: PromotionCandidate, goal: Goal) -> tuple[Verdi
     """Return the verdicts of all gates except those on content and on holds."""
     situation = Situation(goal.current or goal.gone or candidate.version, goal.policy, goal.now, paused=goal.paused)
     first = (_first(goal.gone),) if goal.current is None else ()
-    return (_soak(candidate, goal), *candidate.evidence, *first, *version_verdicts(candidate.version, situation))
+    gates = (_after_rollback(it, candidate) for it in version_verdicts(candidate.version, situation))
+    return (_soak(candidate, goal), *candidate.evidence, *first, *gates)
+
+
+def _after_rollback(verdict: Verdict, candidate: PromotionCandidate) -> Verdict:
+    """Return the verdict; one on an older release says what to do, since the source may have gone back."""
+    if verdict.gate != "direction" or verdict.decision is not Decision.REFUSED:
+        return verdict
+    return replace(verdict, reason=f"{verdict.reason}: where {candidate.source} went back, `rollback` follows it")
 
 
 def _first(gone: Version | None) -> Verdict:

@@ -114,6 +114,12 @@ def test_the_policy_of_the_target_counts(goal: Goal, gate: str, decision: Decisi
     assert said(gate, goal=goal).decision is decision
 
 
+def test_an_older_release_is_told_with_what_follows_a_source_that_went_back() -> None:
+    reason = said("direction", goal=replace(GOAL, current=MINOR)).reason
+    assert reason.startswith(f"{CANDIDATE.version} is older than the present {MINOR}: ")
+    assert reason.endswith(f"where {CANDIDATE.source} went back, `rollback` follows it")
+
+
 def test_a_minor_takes_a_person_by_the_usual_policy() -> None:
     assert decide(promotion_verdicts(replace(CANDIDATE, version=MINOR), GOAL)) is Decision.APPROVAL
 
