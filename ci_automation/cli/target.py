@@ -130,7 +130,7 @@ class PromotedNotRendered(UsageError):
 
 def left_alone(goal: Target) -> str:
     """Return why an artifact is left alone."""
-    return f"{goal.name} is promoted from {goal.source}, and never rendered"
+    return f"{goal.name} gets its digests from {goal.source}, by `promote`"
 
 
 def rendered(goals: tuple[Target, ...], tell: Callable[[str], None]) -> tuple[Target, ...]:

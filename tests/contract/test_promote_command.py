@@ -261,7 +261,7 @@ def test_all_artifacts_are_those_that_are_rendered(capsys: pytest.CaptureFixture
     assert run([*arguments, "--output", "json"]) == 0
     captured = capsys.readouterr()
     assert [it["name"] for it in json.loads(captured.out)["artifacts"]] == ["edge"]
-    assert "production is promoted from staging, and never rendered" in captured.err
+    assert "production gets its digests from staging, by `promote`" in captured.err
 
 
 @pytest.mark.usefixtures("folder")

@@ -406,7 +406,7 @@ def test_first_digests_come_from_channel_to_channel_with_these_files(
     fresh = scene.run()
     assert fresh.code == 20
     (error,) = dispatch(scene, "init", artifact="production", to=FIRST).show().said("error")
-    assert "production is promoted from staging, and never rendered" in error
+    assert "production gets its digests from staging, by `promote`" in error
     assert "take the operation `adopt`" in error
     begun = dispatch(scene, "init", artifact="staging", to=FIRST)
     shown = begun.show()
