@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.sections import Artifact
     from ci_automation.config.workflows import GitHubPlace
+    from ci_automation.flows.setting_up.cluster_folders import Migration
+    from ci_automation.flows.setting_up.overlays import Existing
 
     Tags = Mapping[str, Collection[str] | None]  # in the repository of each channel; None: not known
 
@@ -202,12 +204,7 @@ class UnknownCluster(UsageError):
 
 
 def own_files(
-    ask: Questions,
-    top: Path,
-    objects: str,
-    family: Family,
-    tags: Tags,
-    configured: Mapping[Reference, Artifact],
+    ask: Questions, top: Path, objects: str, family: Family, tags: Tags, configured: Mapping[Reference, Artifact]
 ) -> OwnFiles:
     """Return where the own files of a family are. An artifact that is there wins over the folders of clusters.
 
@@ -230,11 +227,8 @@ def own_files(
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
     looked = [name for name in family.channels if name in there and (migration or name == first)]
     existing = {name: found for name in looked if (found := existing_at(family.channels[name]))}
-    if migration and first in existing:
-        migration = migration.to_move_to(existing[first].as_folder(migration.source.applied), listed)
-    if migration:  # the files of the others are not written
-        moving = {name: it for name, it in migration.moving.items() if name in family.named or listed[name]}
-        migration = replace(migration, moving=moving)
+    if migration:
+        migration = _of_family(migration, family, existing.get(first), listed)
     copied = migration.source.path if migration else str(family.first[1]) if first in existing else None
     folder = _folder(ask, top, family, known, is_there=first in there, copied=copied)
     return OwnFiles(
@@ -248,6 +242,16 @@ def own_files(
         existing=existing,
         unlike=existing[first].unlike(top, folder) if first in existing else (),
     )
+
+
+def _of_family(
+    migration: Migration, family: Family, existing: Existing | None, listed: Mapping[str, Sequence[str]]
+) -> Migration:
+    """Return how the clusters of a family move, to the artifact that is there; the files of others are not written."""
+    if existing:
+        migration = migration.to_move_to(existing.as_folder(migration.source.applied), listed)
+    moving = {name: it for name, it in migration.moving.items() if name in family.named or listed[name]}
+    return replace(migration, moving=moving)
 
 
 def _kustomizations(family: Family, configured: Mapping[Reference, Artifact]) -> dict[str, Mapping[str, Any] | None]:
