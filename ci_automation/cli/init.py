@@ -91,13 +91,12 @@ def init_command(
 ) -> None:
     """Publish the first artifact of a channel.
 
-    It holds the components of a release, rendered with the given flags of `flux install`, and the overlay: --overlay,
-    or in a clone of Git that of the configuration. The components are in flux-system/gotk-components.yaml, unless
-    --components-file names another path: this is what the overlay's kustomization.yaml has to list. The artifact is
-    signed before the channel names it. A channel that exists is left alone, unless it would be the same. What is sure
-    to break clusters, such as an overlay that cannot be built or that leaves Flux out, is refused. What may break them
-    is listed, and so is what they get in place of Flux alone, and what Flux may do there. A Secret in plain text is
-    refused too, unless you give --allow-secrets.
+    It holds the components of a release, rendered with the flags of `flux install`, and the overlay: --overlay, or in a
+    clone of Git that of the configuration. The components are in flux-system/gotk-components.yaml, unless
+    --components-file names another path, which the overlay's kustomization.yaml has to list. The artifact is signed
+    before the channel names it. A channel that exists is left alone, unless it would be the same. What is sure to break
+    clusters, such as an overlay that cannot be built or leaves Flux out, is refused. What may break them is listed, and
+    what they get in place of Flux alone. A Secret in plain text is refused without --allow-secrets.
 
     With --from the folder of `flux bootstrap` is taken as it is: gotk-components.yaml says the version and the flags,
     which a rendering proves, and all other files are the overlay. Then the output is the objects by which a cluster
@@ -231,7 +230,7 @@ def push_command(
     the policy's rules about versions do not count; a pause, a freeze, a window and a hold do. It gets a signature
     before the channel moves, an immutable tag (v0.0.0-DIGEST), and a signed record, so that `promote`, `history`,
     `rollback` and `prune` work on the channel. Where it shows a version, that is v0.0.0. A Secret in plain text is
-    refused, unless you give --allow-secrets.
+    refused without --allow-secrets.
 
     \b
     flux-manifests push ./deploy oci://ghcr.io/acme/shop:staging --signing key --key cosign.key \\

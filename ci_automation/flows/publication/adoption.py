@@ -77,9 +77,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
     rendered = rendering(release, options, ports)
     signed, before = _last_signed(observed, ports)
     stated = ((name, observed.manifest.annotations.get(f"org.opencontainers.image.{name}")) for name in _STATED)
-    tags = (
-        VersionTags(observed.channel, recovered.version, ports).astray(observed.digest) if intent.version_tags else ()
-    )
+    tags = VersionTags(observed.channel, recovered.version, ports)
     built, ledger = preflight(Tree(()), tree, path, ports.kustomize), ports.ledger(observed.channel)
     applied = Applied(text, recovered.version, tree.without(path), path, options.registry)
     return Adoption(
@@ -102,7 +100,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         changes=compare_with_flux_alone(rendered.text, applied, Known(intent.clusters, kustomize=ports.kustomize)),
         texts=overlay_diffs(before.without(path), tree.without(path)),
         rights=tuple(it.beside(rendered.text) for it in built.rights),
-        version_tags=tuple(str(tag.tag) for tag in tags),
+        version_tags=tuple(str(it.tag) for it in tags.astray(observed.digest)) if intent.version_tags else (),
     )
 
 
