@@ -132,11 +132,7 @@ class NoMoment(UsageError):
 
 
 def _moment(text: str, now: datetime) -> datetime:
-    """Return the moment that a date or an age names.
-
-    Raises:
-        NoMoment: it is neither.
-    """
+    """Return the moment that a date or an age names; raise `NoMoment` for what is neither."""
     with suppress(ValueError):
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     try:

@@ -114,32 +114,20 @@ class Note(Struct, frozen=True):
 
 
 def _require_printable(invalid: type[InvalidNote], **texts: str) -> None:
-    """Refuse texts that are empty, too long, or could control a terminal.
-
-    Raises:
-        InvalidNote: of the class `invalid`; a text is.
-    """
+    """Raise `invalid` for texts that are empty, too long, or could control a terminal."""
     for what, text in texts.items():
         if not text or not is_fit(text):
             raise invalid(f"its {what} is empty, too long or not printable")
 
 
 def _require_page(invalid: type[InvalidNote], run: str | None) -> None:
-    """Refuse a run that is not the address of a page.
-
-    Raises:
-        InvalidNote: of the class `invalid`; it is not.
-    """
+    """Raise `invalid` for a run that is not the address of a page."""
     if run is not None and not (_URL.fullmatch(run) and len(run) <= MAX_TEXT):
         raise invalid("its run is not the address of a page")
 
 
 def _require_zone(invalid: type[InvalidNote], *moments: datetime | None) -> None:
-    """Refuse times without a time zone.
-
-    Raises:
-        InvalidNote: of the class `invalid`; one has none.
-    """
+    """Raise `invalid` for times without a time zone."""
     if any(moment is not None and moment.tzinfo is None for moment in moments):
         raise invalid("a time has no time zone")
 
