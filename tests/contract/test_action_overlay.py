@@ -235,12 +235,7 @@ def test_a_no_after_a_merge_is_not_overruled_by_it_though_the_question_came_befo
     """The same content was pushed, asked for and taken back before somebody merged it."""
     by_run = no == "a rejected run"
     if by_run:
-        configure(scene, "{via: workflow-dispatch}")
-        checkout(scene)
-        scene.run()
-        scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
-        assert scene.run("approve", **scene.approving()).code == 0
-        scene.runner.event("schedule", {})
+        first_content_by_run(scene)
     else:
         first_content(scene)
     before = scene.channel
@@ -499,14 +494,19 @@ SINCE_A_NO: dict[str, tuple[Callable[[Scene, Run], None] | None, str]] = {
 }
 
 
-def asked_by_a_run(scene: Scene, known: list[Hazard]) -> Run:
-    """Return the run that asks for content of a merge, as something may break."""
+def first_content_by_run(scene: Scene) -> None:
+    """Publish the overlay for the first time, after a run that ada approved."""
     configure(scene, "{via: workflow-dispatch}")
     checkout(scene)
     scene.run()
     scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
     assert scene.run("approve", **scene.approving()).code == 0
     scene.runner.event("schedule", {})
+
+
+def asked_by_a_run(scene: Scene, known: list[Hazard]) -> Run:
+    """Return the run that asks for content of a merge, as something may break."""
+    first_content_by_run(scene)
     merged_with_a_hazard(scene, known)
     return scene.fleet.runs[-1]
 
