@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,7 @@ from ci_automation.errors import Error, PolicyRefused, UsageError
 from ci_automation.flows.publication.past import NotInHistory
 from ci_automation.flows.rollback import RollbackProposal, RollbackRefused, Wish, propose_rollback, roll_back
 from ci_automation.flux.artifact import immutable_version, stated_version
+from ci_automation.net.waiting import at_once
 from ci_automation.policy.decision import Decision
 from ci_automation.records.notes import MAX_TEXT, is_fit
 from ci_automation.registry import open_registry
@@ -31,7 +33,10 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
+    from ci_automation.artifact.digest import Digest
     from ci_automation.cli.target import Target
+    from ci_automation.config.sections import Artifact
+    from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
 
 
@@ -229,20 +234,26 @@ def _show(shown: Rollback, goal: Target, given: Arguments, *, asks: bool) -> Non
 
 
 def elsewhere(shown: Rollback, given: Arguments) -> Iterator[str]:
-    """Yield which other channels of the configuration have what this one leaves: one read of each tag."""
+    """Yield which other channels of the configuration have what this one leaves: one read of each tag, all at once."""
     config = None if shown.is_there else configuration(given)
-    same = shown.problem or shown.base_version == shown.target_version  # then no version is left, but a digest
-    having = []
-    for it in config.artifacts if config else ():
-        try:
-            if it.channel != shown.channel:
-                manifest = registry(it.channel, it, given).manifest(it.channel)
-                if manifest.digest == shown.base or not (same or stated_version(manifest) != shown.base_version):
-                    having.append(it.name)
-        except NotFound:
-            continue
-        except Error as error:
+    others = [it for it in config.artifacts if it.channel != shown.channel] if config else []
+    version = None if shown.problem or shown.base_version == shown.target_version else shown.base_version
+    found = at_once(*(partial(_has, it, shown.base, version, given) for it in others)) if others else []
+    having = [it.name for it, has in zip(others, found, strict=True) if has is True]
+    for it, error in zip(others, found, strict=True):
+        if isinstance(error, Error):
             yield f"{it.name} could not be looked at: {error}"
     if having:
-        what = f"digest {shown.base.short}" if same else shown.base_version
+        what = version or f"digest {shown.base.short}"
         yield f"{' and '.join(having)} {'have' if having[1:] else 'has'} {what} too: roll back each channel by itself."
+
+
+def _has(it: Artifact, left: Digest, version: Version | None, given: Arguments) -> bool | Error:
+    """Return whether a channel has a digest, or any other with the version; or why that is not known."""
+    try:
+        manifest = registry(it.channel, it, given).manifest(it.channel)
+    except NotFound:
+        return False
+    except Error as error:
+        return error
+    return manifest.digest == left or (version is not None and stated_version(manifest) == version)
