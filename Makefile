@@ -92,10 +92,10 @@ bench: $(STAMP)  ## measure the figures of docs/reference/figures.md, beside the
 	$(BIN)/python tests/real/bench.py
 
 lock: $(STAMP)  ## renew the locked dependencies
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --custom-compile-command 'make lock' pyproject.toml -o requirements/runtime.txt
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --group dev -c requirements/runtime.txt pyproject.toml requirements/build.in -o requirements/dev.txt
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra kms -c requirements/runtime.txt -c requirements/dev.txt pyproject.toml -o requirements/kms.txt
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url -c requirements/dev.txt requirements/build.in -o requirements/build.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-strip-extras --custom-compile-command 'make lock' pyproject.toml -o requirements/runtime.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-strip-extras --group dev -c requirements/runtime.txt pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-strip-extras --extra kms -c requirements/runtime.txt -c requirements/dev.txt pyproject.toml -o requirements/kms.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-strip-extras -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 
 clean:  ## remove the files that setup and tests made
 	rm -rf $(VENV) .coverage .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
