@@ -15,7 +15,7 @@ from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
     from ci_automation.approval.approved_run import RunFacts
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.cli.target import Target
     from ci_automation.flux.version import Version
 

@@ -15,7 +15,7 @@ from ci_automation.action.github import Hub, now, with_git
 from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.run import ActionRun, goals, promotions
 from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, GrantedApproval, NotCounted, RequestKind
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.results import code_of
 from ci_automation.config import DEFAULT_PATH

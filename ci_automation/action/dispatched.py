@@ -19,7 +19,7 @@ from ci_automation.action.job import OldCheckout
 from ci_automation.action.operations import OPERATIONS, Operation, OperationInputs
 from ci_automation.action.run import ActionRun, goals, promotions
 from ci_automation.approval.approved_run import NOTHING, Handover, HandoverVoid, how_approved, judge_reviews
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_parts
 from ci_automation.cli.rollback import elsewhere

@@ -35,8 +35,7 @@ from ci_automation.report.rollback import Rollback, hold_json, rollback_parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.flows.ports import Intent
     from ci_automation.flows.workspace import OverlayFolder

@@ -25,8 +25,7 @@ from ci_automation.action.workflow_commands import (
     output_text,
     room_for_summary,
 )
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.cli import failure_of
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.options import INPUTS

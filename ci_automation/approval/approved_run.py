@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.counting import People
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, NotCounted
-from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.artifact.reference import Digest, InvalidDigest
 from ci_automation.errors import Conflict, UsageError
 from ci_automation.records.notes import Approval
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 
 from ci_automation.approval.lock import InvalidLock, Lock, LockEntry
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

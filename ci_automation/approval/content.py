@@ -14,7 +14,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from ci_automation.approval.counting import MergedRequest, People
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.github.model import BranchUpdate, ContentMerge, UpdateKind, is_request_branch
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.records.content import ApprovedRules, CountedRequest, RecordedContent

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from msgspec import Meta, Struct, ValidationError, convert
 
 from ci_automation.approval.port import KEY_DIGITS, ApprovalRequest, Asked, AskedState, RequestKind
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.errors import Error, UsageError
 from ci_automation.flux.version import Version
 from ci_automation.github.errors import GitHubDenied, NotOnGitHub

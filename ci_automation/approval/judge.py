@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.config.model import ApprovalConfig
 
 _PUSHED = frozenset({UpdateKind.PUSH, UpdateKind.FORCE_PUSH, UpdateKind.BRANCH_CREATION})

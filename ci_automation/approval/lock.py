@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from msgspec import Struct
 
 from ci_automation.approval.port import ApprovalRequest, RequestKind
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.config.document import ConfigDocument, InvalidConfig, Path, Problem, read_document
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version

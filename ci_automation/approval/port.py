@@ -11,8 +11,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flux.version import Version
     from ci_automation.policy.plan import Plan, PlannedStep
     from ci_automation.records.notes import Approval

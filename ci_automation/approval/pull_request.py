@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.approval.port import GrantedApproval, Question
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.pulls import Pulls
     from ci_automation.github.repository import Repository

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from ci_automation.approval.branch_work import Place
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.commits import Commits
     from ci_automation.github.model import PullRequest, PullSnapshot

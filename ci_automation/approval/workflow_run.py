@@ -22,8 +22,7 @@ from ci_automation.errors import ReleaseSourceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.model import WorkflowRun
     from ci_automation.github.runs import Runs

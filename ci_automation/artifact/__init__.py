@@ -1,3 +1,3 @@
 """References, digests, archives and manifests of artifacts, byte for byte. Pure."""
 
-__all__ = ["archive", "digest", "git", "gojson", "index", "manifest", "reference", "tree", "yaml"]
+__all__ = ["archive", "git", "gojson", "index", "manifest", "reference", "tree", "yaml"]

@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact import gojson
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import (
     DOCKER_LIST,
     OCI_INDEX,
@@ -18,6 +17,7 @@ from ci_automation.artifact.manifest import (
     Manifest,
     parse_document,
 )
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import VerificationFailed
 
 if TYPE_CHECKING:

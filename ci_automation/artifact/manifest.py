@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.artifact import gojson
-from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.artifact.reference import Digest, InvalidDigest
 from ci_automation.errors import VerificationFailed
 
 if TYPE_CHECKING:

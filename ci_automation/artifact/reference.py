@@ -1,7 +1,8 @@
-"""References to artifacts: `oci://host/repository:tag`, or `layout:PATH:tag` for an OCI image layout directory."""
+"""Content digests, and references to artifacts: `oci://host/repository:tag`, or `layout:PATH:tag` for a directory."""
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import re
 from pathlib import PurePath
@@ -10,11 +11,52 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+_SHA256 = re.compile(r"sha256:(?P<hex>[0-9a-f]{64})")
+
+
+class InvalidDigest(UsageError):
+    """A text is not a sha256 digest."""
+
+    hint = "Write sha256: and 64 lower-case hex digits, as `history` and `plan` print them."
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text!r} is not a sha256 digest")
+
+
+class Digest(Struct, frozen=True, order=True):
+    """A content digest, ``sha256:`` and 64 lower-case hex digits (OCI image spec, *Digests*)."""
+
+    hex: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the digest in `text`.
+
+        Raises:
+            InvalidDigest: another algorithm, another length, upper case, or anything around it.
+        """
+        if not (match := _SHA256.fullmatch(text)):
+            raise InvalidDigest(text)
+        return cls(match["hex"])
+
+    @classmethod
+    def of(cls, data: bytes) -> Self:
+        """Return the digest of `data`."""
+        return cls(hashlib.sha256(data).hexdigest())
+
+    @property
+    def short(self) -> str:
+        """Return the first 12 hex digits, as in immutable tags."""
+        return self.hex[:12]
+
+    def __str__(self) -> str:
+        return f"sha256:{self.hex}"
+
 
 # The grammar of the distribution project (reference/regexp.go), which Flux and Docker share.
 _DOMAIN_PART = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"

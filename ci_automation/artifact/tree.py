@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:

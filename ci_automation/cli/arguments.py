@@ -15,7 +15,7 @@ from ci_automation.hiding import Hiding
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.config.model import Config
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.signing.signer import LateSigner
@@ -42,7 +42,7 @@ def approved_digests(texts: Iterable[str], waiting: Callable[[], Iterable[Digest
         ShortDigest: a text is the beginning of one.
         InvalidDigest: a text is none.
     """
-    from ci_automation.artifact.digest import Digest, InvalidDigest
+    from ci_automation.artifact.reference import Digest, InvalidDigest
 
     found = set()
     for text in texts:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Ports
 
 _ROWS = 100  # of each table and list in Markdown

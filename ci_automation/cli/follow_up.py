@@ -26,7 +26,7 @@ from ci_automation.report.text import approval_commands
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
     from ci_automation.config.sections import Artifact

@@ -12,8 +12,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import LayoutDirectory, OciRepository, Reference
+from ci_automation.artifact.reference import Digest, LayoutDirectory, OciRepository, Reference
 from ci_automation.cli.follow_up import comparing, whole
 from ci_automation.cli.output import print_json, print_line, print_parts, print_reading, print_table, print_text, width
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes

@@ -39,7 +39,7 @@ from ci_automation.signing.verify import Unsigned
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.cli.target import Target
 
 

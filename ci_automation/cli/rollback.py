@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.cli.target import Target
     from ci_automation.config.sections import Artifact
     from ci_automation.flux.version import Version

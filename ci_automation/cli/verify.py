@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.cli.output import print_json, print_line, print_parts, print_table, width
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.wiring import reading, reading_intent

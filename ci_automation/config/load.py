@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import InvalidReference, Reference
+from ci_automation.artifact.reference import Digest, InvalidReference, Reference
 from ci_automation.config.document import MAX_BYTES, ConfigDocument, InvalidConfig, Path, Problem, read_document
 from ci_automation.config.model import (
     FIRST_WITH_BUNDLES,

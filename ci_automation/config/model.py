@@ -22,7 +22,7 @@ from ci_automation.policy.model import SignatureFormat
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.config.sections import Artifact
     from ci_automation.config.source import Source
     from ci_automation.config.values import (

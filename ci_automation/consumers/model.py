@@ -12,7 +12,7 @@ from ci_automation.artifact.reference import InvalidReference, OciRepository, Re
 from ci_automation.flux.artifact import immutable_tag
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flux.version import Version
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

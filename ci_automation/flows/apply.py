@@ -26,8 +26,7 @@ from ci_automation.policy.hold import is_held
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.policy.plan import Plan, PlannedStep
     from ci_automation.records.notes import Approval

@@ -22,8 +22,7 @@ from ci_automation.records.content import is_same_approval
 from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.impact.change import Hazard
 

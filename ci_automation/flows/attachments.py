@@ -21,8 +21,7 @@ from ci_automation.signing.bundle import EMPTY_BLOB, EMPTY_TYPE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.records.attached import Said
 

@@ -23,8 +23,7 @@ from ci_automation.signing.trust import TrustedKeys
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.following import SyncSettings
 

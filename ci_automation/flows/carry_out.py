@@ -24,7 +24,7 @@ from ci_automation.registry.port import NotFound
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version

@@ -25,8 +25,7 @@ from ci_automation.report.findings import Findings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import Error, VerificationFailed
 from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.planning.base import only_layer, present_version

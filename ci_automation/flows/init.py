@@ -30,8 +30,7 @@ from ci_automation.policy.hold import Hold, Offered, hold_verdict, still_on
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import Record

@@ -21,8 +21,7 @@ from ci_automation.records.writer import HoldNotKept
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.policy.hold import Hold
 

@@ -27,8 +27,8 @@ from ci_automation.signing.verify import verify
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Descriptor, Manifest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
 

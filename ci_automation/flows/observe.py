@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version

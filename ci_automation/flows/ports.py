@@ -19,8 +19,7 @@ from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted, Trusted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.planning.git_content import GitContent
     from ci_automation.flows.workspace import OverlayFolder

@@ -27,8 +27,7 @@ from ci_automation.records.attached import channel_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import Approval, Record
     from ci_automation.records.writer import RecordWriter

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index, InvalidIndex
 from ci_automation.artifact.manifest import InvalidManifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.policy.retention import Kept, Stored, Window, named_by_others, retain

@@ -21,8 +21,7 @@ from ci_automation.flux.render import render
 from ci_automation.registry.port import NotFound, Registry
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.ports import Ports, Upstream
     from ci_automation.flows.programs.delegate import DelegationFailed

@@ -42,8 +42,7 @@ from ci_automation.signing.cluster import require_accepted_there
 from ci_automation.signing.verify import ensure_signed
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.ledger import Ledger

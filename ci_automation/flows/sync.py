@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.artifact.reference import Digest, OciRepository, Reference
 from ci_automation.errors import UsageError
 from ci_automation.flows.observe import Observed, observe
 from ci_automation.flows.planning.base import read_tree

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.approval.port import ApprovalRequest, Approvals, Asked
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.planning.plan import Outcome
     from ci_automation.flows.ports import Intent, Ports
 

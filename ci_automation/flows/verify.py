@@ -21,8 +21,7 @@ from ci_automation.signing.cluster import Row, cluster_table, judge_cluster
 from ci_automation.signing.verify import examine, gather, refusal
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version

@@ -10,8 +10,8 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import decode
 
 from ci_automation.artifact.archive import write_archive
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flux.options import KNOWN_FLAGS, Options
 from ci_automation.flux.version import InvalidVersion, Version
 

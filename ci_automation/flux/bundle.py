@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.archive import Limits, read_archive
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import ReleaseSourceError
 
 if TYPE_CHECKING:

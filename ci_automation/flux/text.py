@@ -15,7 +15,7 @@ from itertools import accumulate, takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import VerificationFailed
 
 if TYPE_CHECKING:

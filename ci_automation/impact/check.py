@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import Change, FileDiff, Hazard, ObjectId

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.gojson import unique
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.errors import UsageError
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof

@@ -12,7 +12,7 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation, version_verdicts
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flux.version import Version
     from ci_automation.policy.model import Policy
 

@@ -23,8 +23,7 @@ from ci_automation.signing.bundle_format import Bundle
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
 
-from ci_automation.artifact.digest import Digest  # noqa: TC001  # same
+from ci_automation.artifact.reference import Digest  # noqa: TC001  # same
 
 if TYPE_CHECKING:
     from ci_automation.records.notes import Approval

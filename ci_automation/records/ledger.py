@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.hold import Hold

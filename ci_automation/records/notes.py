@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from msgspec import Struct, ValidationError, convert
 
-from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.artifact.reference import Digest, InvalidDigest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import InvalidVersion, Version

@@ -34,7 +34,7 @@ from ci_automation.records.notes import Approval, as_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flux.options import Options
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.version import Version

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.artifact.gojson import unique
-from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.artifact.reference import Digest, InvalidDigest, OciRepository, Reference
 from ci_automation.errors import VerificationFailed
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from urllib.parse import quote, urlsplit
 
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index, InvalidIndex
 from ci_automation.artifact.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, Descriptor, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import RegistryError
 from ci_automation.registry.port import AccessDenied, ContentMismatch, NotFound, ReferrerLost, TagMoved
 from ci_automation.registry.transport import Wire, check_stored, stated_digest, unexpected

@@ -12,7 +12,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.artifact.reference import Digest, InvalidDigest
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.registry.port import ContentMismatch, UnexpectedAnswer
 

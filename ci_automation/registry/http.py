@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex, parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, Manifest
-from ci_automation.artifact.reference import InvalidReference, Reference
+from ci_automation.artifact.reference import Digest, InvalidReference, Reference
 from ci_automation.net.values import Answer, parsed_json
 from ci_automation.net.waiting import Deadline, Patience, at_once
 from ci_automation.registry.contents import (

@@ -11,7 +11,7 @@ from ci_automation.errors import UsageError
 from ci_automation.registry.port import Unreachable
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.net.network import Network
     from ci_automation.net.waiting import Patience
     from ci_automation.registry.credentials import CredentialSource

@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index, parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest, parse_document
-from ci_automation.artifact.reference import InvalidReference, LayoutDirectory, Reference
+from ci_automation.artifact.reference import Digest, InvalidReference, LayoutDirectory, Reference
 from ci_automation.registry.files import (
     MARKER,
     MARKER_CONTENT,

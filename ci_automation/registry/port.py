@@ -9,10 +9,9 @@ from ci_automation.errors import Conflict, RegistryError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.index import Index
     from ci_automation.artifact.manifest import Descriptor, Manifest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.net.values import Complaint
 
 MAX_MANIFEST_BYTES = 4 << 20  # what the distribution spec asks registries to take

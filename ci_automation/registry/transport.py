@@ -17,8 +17,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest, InvalidDigest
-from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.artifact.reference import Digest, InvalidDigest, OciRepository, Reference
 from ci_automation.net.network import Network, Origin, UnsafeAddress
 from ci_automation.net.session import Session, imported_on_use
 from ci_automation.net.values import Answer, NoAnswer, TooLong

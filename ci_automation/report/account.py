@@ -19,8 +19,7 @@ from ci_automation.report.text import WORDS, approvals, main_reasons, step_title
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flux.version import Version
     from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
 

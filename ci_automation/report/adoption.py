@@ -16,8 +16,7 @@ from ci_automation.report.findings import Findings, unsigned_upstream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import Change, FileDiff, Hazard
     from ci_automation.impact.rights import FolderRights

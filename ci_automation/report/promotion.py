@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import HINT, Code, MarkedLine, Part, Reasons, Table, on_terminal
 from ci_automation.report.changes import text_parts

@@ -16,8 +16,7 @@ from ci_automation.report.changes import text_parts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.report.findings import Findings

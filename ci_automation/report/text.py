@@ -13,7 +13,7 @@ from ci_automation.report.blocks import KEPT, WARNING, Code, MarkedLine, Part, R
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flux.version import Version
     from ci_automation.policy.plan import Plan, PlannedStep
     from ci_automation.report.findings import Findings

@@ -21,8 +21,7 @@ from ci_automation.signing.trust import Finding, Rejected, TrustedKeys, distrust
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.signing.trust import Identity, PrivateKey, Trusted, TrustedIdentities
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"

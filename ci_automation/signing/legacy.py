@@ -14,9 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact import gojson
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, MAX_LAYERS, Descriptor, InvalidManifest, Manifest, NoLayers
-from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.artifact.reference import Digest, OciRepository, Reference
 from ci_automation.errors import VerificationFailed
 from ci_automation.registry.port import ContentMismatch, NotFound, Registry
 from ci_automation.signing.trust import Finding, Rejected, Trusted, TrustedIdentities, TrustedKeys, distrust

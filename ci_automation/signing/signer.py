@@ -17,7 +17,7 @@ from ci_automation.signing.trust import Identity, PrivateKey, Trusted, TrustedKe
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
 
 
 class SignatureUnusable(SigningError):

@@ -13,7 +13,7 @@ from ci_automation.policy.patterns import is_found, require_re2
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
 
 _SPECIAL, _ESCAPED = re.compile(r"[\\.+*?()|\[\]{}^$]"), r"\\\g<0>"  # what Go's regexp.QuoteMeta quotes
 

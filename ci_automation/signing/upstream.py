@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import ReleaseSourceError, VerificationFailed
 from ci_automation.flux.bundle import ReleaseFiles, checksums_name
 from ci_automation.signing.trust import Identity, IdentityMatch, Rejected, TrustedIdentities

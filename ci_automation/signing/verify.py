@@ -19,9 +19,8 @@ from ci_automation.signing.trust import Finding, Identity, Trusted, TrustedIdent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Descriptor
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
 
 _SHOWN = 5
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.approval.port import Question
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.errors import Error
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof

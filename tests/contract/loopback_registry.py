@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import OCI_INDEX, InvalidManifest, Manifest
+from ci_automation.artifact.reference import Digest
 from tests.contract.hostile_registry import Reply
 from tests.fakes.registry import Repository
 

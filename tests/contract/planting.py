@@ -21,8 +21,7 @@ from tests.fakes.world import (
 )
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry
 EVERY = Policy(actions=dict.fromkeys(BUMPS, Action.NEVER))

@@ -20,8 +20,7 @@ from tests.fakes.world import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
 
 
 def publish_text(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.approval.pull_request import AskedArtifact, PullRequestApprovals
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.github.commits import Commits
 from ci_automation.github.pulls import Pulls

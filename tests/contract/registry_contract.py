@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import parse_stored
 from ci_automation.artifact.manifest import (
     CONFIG_BLOB,
@@ -26,7 +25,7 @@ from ci_automation.artifact.manifest import (
     InvalidManifest,
     Manifest,
 )
-from ci_automation.artifact.reference import InvalidReference
+from ci_automation.artifact.reference import Digest, InvalidReference
 from ci_automation.registry.port import ContentMismatch, NotFound
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from ci_automation.approval.port import (
     NotCounted,
     Question,
 )
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.cli import run
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flows.files import read_plan_file

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.lock import Lock, LockEntry
 from ci_automation.approval.port import RequestKind
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import LayoutDirectory, Reference
+from ci_automation.artifact.reference import Digest, LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty, Hazard

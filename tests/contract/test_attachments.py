@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import Descriptor, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.artifact.tree import TreeFile
 from ci_automation.cli import run
 from ci_automation.flows.attachments import (

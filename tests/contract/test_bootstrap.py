@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import ClusterError, Error
 from ci_automation.flows.bootstrap import (
     AppliedByOthers,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.config.model import ConsumerConfig
 from ci_automation.consumers.model import ConsumersReport, MentionKind, Published, State
 from ci_automation.flows import consumers as flow

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, RequestKind
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.git import git_blob_id
+from ci_automation.artifact.reference import Digest
 from ci_automation.config.load import parse_config
 from ci_automation.flows.apply import ApprovedTwice, apply
 from ci_automation.flows.approved import ApprovalUsed, apply_granted

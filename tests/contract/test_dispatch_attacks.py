@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.cli import run
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.publication.publish import move

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import InvalidManifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.apply import (
     NewHazard,

@@ -19,7 +19,7 @@ from ci_automation.approval.port import (
     Question,
     RequestKind,
 )
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flows.apply import StepRefused, apply
 from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, ApprovedDiffers, CameBack, apply_granted
 from ci_automation.flows.history import history

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.apply import StepRefused, TargetDiffers, apply
 from ci_automation.flows.files import UnreadableOverlay

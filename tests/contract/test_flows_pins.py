@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.errors import RegistryError
 from ci_automation.flows.apply import TargetDiffers, apply

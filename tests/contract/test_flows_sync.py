@@ -8,9 +8,8 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, Manifest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.bootstrap import NotBuildable, prepare
 from ci_automation.flows.sync import NoTagInRange, UnfitSettings, UnfitVerification, sync, sync_with_content, unfit_for

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, OCI_INDEX, Descriptor, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.apply import apply
 from ci_automation.flows.history import history

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from ci_automation.approval.lock import LOCK_FILE
 from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted
 from ci_automation.approval.pull_request import ask_group
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from tests.contract.approval_doubles import die_everywhere, question
 from tests.contract.pull_requests import BASE, FLEET, FULL, PLAIN, desk, entry, lock, the_pull, world
 from tests.fakes.forge import ACTIONS, Forge, Pull

@@ -31,7 +31,7 @@ from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, PATCH, MemoryReleases,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.report.adoption import Adoption
 
     Hide = Callable[[World, bytes], Manifest]

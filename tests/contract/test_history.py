@@ -36,7 +36,7 @@ from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, i
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flux.version import Version
 
 pytestmark = pytest.mark.usefixtures("unjudged")

@@ -30,7 +30,7 @@ from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, MemoryRe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
 

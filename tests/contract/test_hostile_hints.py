@@ -13,8 +13,7 @@ import re2
 import yaml
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flows import observe as observing
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import accept_both, observe

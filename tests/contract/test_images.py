@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.places import images as image_registries
 from ci_automation.cli.wiring import targets

@@ -20,7 +20,7 @@ from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.impact.overlay.builder import Build
 
 LISTED = b"resources: [flux-system/gotk-components.yaml]\npatches: [{path: absent.yaml}]\n"

@@ -15,9 +15,8 @@ import pytest
 from filelock import FileLock
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, OCI_MANIFEST, Descriptor, Manifest
-from ci_automation.artifact.reference import LayoutDirectory, Reference
+from ci_automation.artifact.reference import Digest, LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.errors import Error, ReleaseSourceError
 from ci_automation.flows import release_folder as module

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import Manifest
-from ci_automation.artifact.reference import LayoutDirectory, Reference
+from ci_automation.artifact.reference import Digest, LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry import open_registry

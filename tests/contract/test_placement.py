@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flows.ports import Ports
 
 OURS = TrustedKeys((signing_key().public,))

@@ -60,7 +60,7 @@ from tests.fakes.world import MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, i
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.decision import Verdict

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, OCI_INDEX, Descriptor, Manifest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.artifact.tree import Tree
 from ci_automation.cli import run
 from ci_automation.errors import Error

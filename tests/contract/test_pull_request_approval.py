@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.lock import LOCK_FILE, MOST_ASKS, InvalidLock, Lock, LockEntry
 from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted, Question, RequestKind
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.errors import Conflict, ReleaseSourceError
 from ci_automation.github.commits import branch_name

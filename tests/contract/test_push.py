@@ -35,7 +35,7 @@ from tests.contract.rolled_back import killed_after_the_move
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flows.init import Pushed
     from ci_automation.records.notes import Record
 

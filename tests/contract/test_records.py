@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.errors import Conflict
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.proof import Proof

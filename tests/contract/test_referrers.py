@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import OCI_INDEX, OCI_MANIFEST, Descriptor
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.errors import Conflict, RegistryError
 from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry import http, transport

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import FLUX_LAYER, OCI_INDEX, OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.errors import RegistryError
 from ci_automation.net import session
 from ci_automation.net.network import Network

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, OCI_INDEX, OCI_MANIFEST, Descriptor, InvalidManifest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.registry import layout, open_registry
 from ci_automation.registry.files import LayoutUnusable, NotALayout, with_entry
 from ci_automation.registry.layout import IDENTITY, LOCK, LayoutRegistry

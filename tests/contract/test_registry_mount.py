@@ -8,9 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import ContentMismatch, OtherRegistry, UnexpectedAnswer

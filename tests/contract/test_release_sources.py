@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.archive import UnsafeArchive
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor, Manifest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.bundle import ChecksumMismatch
 from ci_automation.flux.release import (

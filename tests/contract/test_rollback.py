@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.cli import run
 from ci_automation.errors import Conflict
 from ci_automation.flows.apply import PlanUsed, StepRefused, apply

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, OCI_INDEX, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flows.apply import apply
 from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift

@@ -38,7 +38,7 @@ from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, i
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from tests.fakes.registry import InMemoryRegistry
 
 pytestmark = pytest.mark.usefixtures("unjudged")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.artifact.tree import Tree
 
 BINDING = """\

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.archive import write_archive
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import OCI_INDEX
+from ci_automation.artifact.reference import Digest
 from ci_automation.artifact.tree import Tree, TreeFile
 from tests.e2e.bad import Arguments, Bad, told
 from tests.e2e.desk import CHANNEL, SIGNED, TRUSTED, Desk, packed

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import OCI_MANIFEST
+from ci_automation.artifact.reference import Digest
 from tests.e2e.bad import Bad, told
 from tests.e2e.doubles import Said, serving
 from tests.fakes.keys import self_signed

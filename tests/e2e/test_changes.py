@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from tests.e2e.desk import BINDING, CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved, ours, packed, write_tree
 from tests.fakes.releases import write_releases
 from tests.fakes.world import OVERLAY, key_pem

@@ -14,8 +14,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.cli import rollback
 from ci_automation.cli.places import registry
 from ci_automation.registry import open_registry

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.signing.signer import KeySigner

@@ -10,10 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index, InvalidIndex, parse_stored
 from ci_automation.artifact.manifest import OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
-from ci_automation.artifact.reference import InvalidReference
+from ci_automation.artifact.reference import Digest, InvalidReference
 from ci_automation.net.waiting import Clock
 from ci_automation.registry.contents import index_entry, merge, referrers_tag
 from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound

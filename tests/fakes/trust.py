@@ -16,8 +16,7 @@ from ci_automation.signing.trust import Certified, Identity, IdentityMatch, Reje
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.registry.port import Registry
     from ci_automation.signing.trust import CertificateRoot
 

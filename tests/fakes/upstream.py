@@ -12,7 +12,7 @@ from ci_automation.signing import bundle, legacy
 from ci_automation.signing.upstream import upstream_identity
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry
     from tests.fakes.sigstore import LocalSigstore

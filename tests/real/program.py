@@ -35,7 +35,7 @@ from tests.real.processes import COMMAND, run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.registry.port import Registry
 

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer

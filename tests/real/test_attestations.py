@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.dispatch import Dispatch, EventType, Sender
 from ci_automation.approval.port import ApprovalRequest
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flux.version import Version
 from tests.contract.previewed import event
 from tests.fakes.forge import ACTIONS

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.apply import apply
 from ci_automation.flows.files import read_plan_file

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from tests.real import program
 from tests.real.pipeline import tag
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flux.options import Options

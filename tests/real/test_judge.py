@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA384
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import Descriptor, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flux.version import Version
 from ci_automation.records import attached
 from ci_automation.signing import bundle, legacy

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flows.update import update
 from ci_automation.flux.version import Version
 from ci_automation.records.ledger import Ledger

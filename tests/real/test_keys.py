@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.signing.keys.kms import KmsFailed

@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.archive import read_archive
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flows import mirror as mirroring
 from ci_automation.flows.mirror import MirrorFolder, mirror
 from ci_automation.flows.ports import Ports, Upstream

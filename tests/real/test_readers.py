@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.archive import read_archive
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, OCI_MANIFEST
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.artifact.tree import TreeFile
 from ci_automation.flows.attachments import attach, attached_files, discover
 from ci_automation.flows.init import init

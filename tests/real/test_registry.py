@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry import open_registry
 from ci_automation.registry.credentials import Credential, Credentials

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from tests.real import program
 from tests.real.pipeline import KeyPair
 

@@ -16,8 +16,7 @@ import yaml
 from ci_automation.action.workflow_commands import OUTPUTS
 from ci_automation.approval.dispatch import EventType
 from ci_automation.approval.port import ApprovalRequest
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.cli.options import ACTION_NAMES, INPUTS, OPERATION_NAMES
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.archive import HiddenContent, read_archive
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.rendering import fetch, rendering

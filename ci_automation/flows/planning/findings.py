@@ -22,7 +22,7 @@ from ci_automation.report.findings import Findings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.planning.base import Base, Contents
     from ci_automation.flows.planning.step import Rendered, Wanted

@@ -20,8 +20,7 @@ from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.planning.findings import OpenVulnerability
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from ci_automation.approval.content import changed_rules
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import Error, RegistryError
 from ci_automation.flows.observe import Observed, Placed, SignedForOthers, observe, observe_past
 from ci_automation.flows.planning.base import Contents, only_layer, present_version, read_contents

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Mapping, Sequence
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.programs.confinement import Ended
     from ci_automation.impact.overlay.builder import Build

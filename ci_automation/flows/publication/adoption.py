@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.archive import HiddenContent
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.history import immutable_references

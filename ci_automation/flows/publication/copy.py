@@ -16,8 +16,8 @@ from ci_automation.signing.legacy import SignaturesUnreadable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.index import Index
+    from ci_automation.artifact.reference import Digest
 
 _MAX_REFERRERS = 64
 _BESIDE = ("sig", "att", "sbom")  # what cosign's tags end with (`pkg/oci/remote/remote.go`)

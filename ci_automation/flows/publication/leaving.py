@@ -23,8 +23,7 @@ from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import Record

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.artifact.reference import Digest, InvalidDigest
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.history import immutable_references
 from ci_automation.flux.artifact import immutable_tag, immutable_version

@@ -29,8 +29,7 @@ from ci_automation.signing.verify import Signatures, ensure_signed, examine, gat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.release import FetchedRelease

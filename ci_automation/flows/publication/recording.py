@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation import __version__
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.artifact.reference import Digest
 from ci_automation.flows.planning.base import Contents, read_contents, stated_options
 from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE

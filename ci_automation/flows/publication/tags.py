@@ -25,9 +25,8 @@ from ci_automation.registry.port import TagMoved
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
-    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold

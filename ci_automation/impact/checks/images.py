@@ -13,7 +13,7 @@ from ci_automation.impact.check import Applied, Check, Images, Known, Seen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
 
 GATE = "images"
 _UPSTREAM = Options().registry

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import SigningError, UsageError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.signing.sigstore.rekor import base64_decoded
 from ci_automation.signing.trust import Identity, Rejected
 

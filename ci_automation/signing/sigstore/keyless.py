@@ -12,7 +12,7 @@ from http import HTTPStatus
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.net.values import Answer, Call
 from ci_automation.signing.bundle import BUNDLE_TYPE
 from ci_automation.signing.bundle_format import PAYLOAD_TYPE, Envelope

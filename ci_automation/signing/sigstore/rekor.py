@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 from msgspec import Meta, Struct, ValidationError, field, json
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
 
 _MAX_ENTRY_BYTES = 4 << 20
 _MAX_TIME = 1 << 37  # the year 6325; later ones have no `datetime`

@@ -21,8 +21,7 @@ from ci_automation.approval.approved_run import (
 )
 from ci_automation.approval.counting import People
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, NotCounted
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
 from ci_automation.github.model import Actor, Environment, RunApproval, WorkflowRun

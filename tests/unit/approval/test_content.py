@@ -29,8 +29,7 @@ from ci_automation.approval.content import (
     way_back,
 )
 from ci_automation.approval.counting import People
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.config.model import ApprovalConfig, PromoteConfig, SigningConfig, VerifyConfig
 from ci_automation.config.sections import Artifact
 from ci_automation.github.model import (

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.dispatch import Dispatch, EventType, InvalidDispatch, Sender, midnight
 from ci_automation.approval.port import ApprovalRequest, RequestKind
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flux.version import Version
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")

@@ -13,8 +13,7 @@ from ci_automation.approval.counting import People
 from ci_automation.approval.judge import claimed, judge_merge, merge_of, witnesses
 from ci_automation.approval.lock import InvalidLock, Lock, LockEntry
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, NotCounted, RequestKind
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
 from ci_automation.github.model import (

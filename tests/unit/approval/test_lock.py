@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.lock import LOCK_FILE, InvalidLock, Lock, LockEntry
 from ci_automation.approval.port import ApprovalRequest, RequestKind
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flux.version import Version
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.approval.workflow_run import AskingRuns, asking_runs
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.artifact.reference import Digest, InvalidDigest
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

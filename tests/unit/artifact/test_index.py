@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex, parse_stored
 from ci_automation.artifact.manifest import DOCKER_LIST, OCI_INDEX, OCI_MANIFEST, Descriptor, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import VerificationFailed
 
 DIGEST = f"sha256:{'4' * 64}"

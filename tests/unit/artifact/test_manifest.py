@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import (
     CONFIG_BLOB,
     DOCKER_LIST,
@@ -23,6 +22,7 @@ from ci_automation.artifact.manifest import (
     InvalidManifest,
     Manifest,
 )
+from ci_automation.artifact.reference import Digest
 
 CONFIG = Descriptor.of(FLUX_CONFIG, CONFIG_BLOB)
 LAYER = Descriptor.of(FLUX_LAYER, b"layer")

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import InvalidReference, LayoutDirectory, OciRepository, Reference
+from ci_automation.artifact.reference import Digest, InvalidReference, LayoutDirectory, OciRepository, Reference
 
 DIGEST = Digest("4" * 64)
 GHCR = OciRepository("ghcr.io", "acme/flux-manifests")

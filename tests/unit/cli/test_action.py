@@ -20,8 +20,7 @@ from ci_automation.action.run import ActionRun, _require_own_claims, trouble_of
 from ci_automation.action.workflow_commands import Log
 from ci_automation.approval.judge import may_be_claimed
 from ci_automation.approval.port import RequestKind
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.places import _github_token
 from ci_automation.cli.target import Target

@@ -27,7 +27,7 @@ from tests.fakes.world import key_pem, signing_key
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flows.ports import Ports
 
 FLAGS = {

@@ -8,8 +8,7 @@ import sys
 import click
 import pytest
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import InvalidReference
+from ci_automation.artifact.reference import Digest, InvalidReference
 from ci_automation.cli import coloured, run
 from ci_automation.cli.output import print_error, print_json, print_parts, print_table, print_text
 from ci_automation.cli.verify import derivation_lines

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.consumers.edit import edit
 from ci_automation.consumers.model import Published
 from ci_automation.flux.version import Version

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.archive import read_archive
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.artifact.tree import Tree
 from ci_automation.flux.artifact import (
     compose,

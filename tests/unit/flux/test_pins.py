@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.demo.samples import SAMPLES, Sample
 from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, Options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import RegistryError
 from ci_automation.flux.version import Version

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.decision import Decision, Verdict, decide
 from ci_automation.policy.model import Action, Policy

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flux.version import Version
 from ci_automation.policy.retention import NothingKept, Stored, Window, named_by_others, retain
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flux.version import Version
 from ci_automation.records.notes import HoldStatement, InvalidHold, RefusedRelease
 from ci_automation.records.statement import InvalidStatement, Statement

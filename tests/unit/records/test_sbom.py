@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render

@@ -8,8 +8,7 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import confirmation
 from ci_automation.flux.version import Version

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty, Hazard, Severity

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof

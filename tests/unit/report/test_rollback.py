@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Severity
 from ci_automation.policy.content import Content, content_verdicts

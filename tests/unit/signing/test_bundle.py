@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing import bundle
 from ci_automation.signing.bundle import BUNDLE_TYPE, SIGNATURE_PREDICATE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.version import Version
 from ci_automation.signing import bundle, legacy

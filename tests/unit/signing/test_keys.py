@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import SigningError
 from ci_automation.signing.keys.private import (
     SigningKey,

@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import UsageError
 from ci_automation.net.network import Network
 from ci_automation.signing.bundle_format import PAYLOAD_TYPE, Envelope

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Digest
 from ci_automation.policy.patterns import InvalidPattern, is_anchored
 from ci_automation.signing.trust import (
     Identity,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
+from ci_automation.artifact.reference import Digest
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.signer import KeySigner
