@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest
 from ci_automation.errors import VerificationFailed
+from ci_automation.records.content import InvalidStatement, Statement, subject_name
 from ci_automation.records.notes import HoldStatement, InvalidNote, Record
-from ci_automation.records.statement import InvalidStatement, Statement, subject_name
 from ci_automation.registry.port import ContentMismatch, NotFound, Registry
 from ci_automation.signing import bundle
 from ci_automation.signing.bundle_format import Bundle

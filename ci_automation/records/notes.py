@@ -19,8 +19,7 @@ from ci_automation.artifact.reference import Digest, InvalidDigest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import InvalidVersion, Version
-from ci_automation.records.content import OID, CountedRequest, FleetCommit, RecordedContent
-from ci_automation.records.statement import Statement
+from ci_automation.records.content import OID, CountedRequest, FleetCommit, RecordedContent, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

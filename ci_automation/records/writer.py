@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, Manifest
 from ci_automation.errors import VerificationFailed
 from ci_automation.records import attached
+from ci_automation.records.content import subject_name
 from ci_automation.records.ledger import HOLD, RECORD, Ledger, left_at
 from ci_automation.records.notes import HoldStatement, Note, Record, RefusedRelease
-from ci_automation.records.statement import subject_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

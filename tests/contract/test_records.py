@@ -18,9 +18,9 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.records import attached, ledger
 from ci_automation.records.attached import attest
+from ci_automation.records.content import Statement
 from ci_automation.records.ledger import Ledger, Position
 from ci_automation.records.notes import Approval, Record
-from ci_automation.records.statement import Statement
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry
 from ci_automation.registry.contents import referrers_tag

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flux.version import Version
+from ci_automation.records.content import InvalidStatement, Statement
 from ci_automation.records.notes import HoldStatement, InvalidHold, RefusedRelease
-from ci_automation.records.statement import InvalidStatement, Statement
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux:production")
 AT = datetime(2026, 11, 21, 12, 0, 0, 123, tzinfo=UTC)

@@ -17,6 +17,7 @@ from ci_automation.records.content import (
     CountedRequest,
     FleetCommit,
     RecordedContent,
+    Statement,
     is_same_approval,
 )
 from ci_automation.records.notes import (
@@ -27,7 +28,6 @@ from ci_automation.records.notes import (
     format_time,
     parse_time,
 )
-from ci_automation.records.statement import Statement
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux:production")
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

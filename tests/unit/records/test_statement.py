@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_automation.artifact.reference import Digest, Reference
-from ci_automation.records.statement import InvalidStatement, Statement, subject_name
+from ci_automation.records.content import InvalidStatement, Statement, subject_name
 
 SUBJECT = Digest.of(b"artifact")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
