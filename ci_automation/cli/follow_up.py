@@ -19,8 +19,7 @@ from ci_automation.cli.trust import signing_mode
 from ci_automation.config.model import VerifyConfig
 from ci_automation.errors import Error, SigningError, UsageError
 from ci_automation.impact.change import in_shell
-from ci_automation.policy.decision import Decision
-from ci_automation.policy.hold import is_held
+from ci_automation.policy.decision import Decision, is_held
 from ci_automation.report.text import approval_commands
 
 if TYPE_CHECKING:

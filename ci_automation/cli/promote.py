@@ -27,8 +27,7 @@ from ci_automation.cli.results import code_of
 from ci_automation.errors import Error
 from ci_automation.flows.planning.promotion import Promotion, SourceEmpty, adoption_of, consider, present
 from ci_automation.flows.promote import Promoted, promote
-from ci_automation.policy.decision import Decision, Verdict
-from ci_automation.policy.hold import is_held
+from ci_automation.policy.decision import Decision, Verdict, is_held
 from ci_automation.policy.model import duration
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.findings import Findings

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.target import Target
     from ci_automation.config.sections import Artifact
     from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
+    from ci_automation.policy.decision import Hold
 
 
 class NotConfirmed(PolicyRefused):

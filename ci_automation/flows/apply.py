@@ -20,8 +20,7 @@ from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.impact.change import Hazard, in_shell
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
-from ci_automation.policy.decision import Decision
-from ci_automation.policy.hold import is_held
+from ci_automation.policy.decision import Decision, is_held
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -23,9 +23,18 @@ from ci_automation.flux.artifact import PUSHED, compose_pushed
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import Hazard, in_shell
-from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict, decide, reasons
+from ci_automation.policy.decision import (
+    ACKNOWLEDGED,
+    Decision,
+    Hold,
+    Offered,
+    Verdict,
+    decide,
+    hold_verdict,
+    reasons,
+    still_on,
+)
 from ci_automation.policy.gates import Situation, version_verdicts
-from ci_automation.policy.hold import Hold, Offered, hold_verdict, still_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.policy.hold import Hold
+    from ci_automation.policy.decision import Hold
 
 _LATER = timedelta(seconds=1)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
+    from ci_automation.policy.decision import Hold
     from ci_automation.records.notes import Record
     from ci_automation.signing.signer import Signer
 

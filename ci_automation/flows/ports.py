@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.flux.version import Version
     from ci_automation.impact.overlay.builder import Kustomize
-    from ci_automation.policy.hold import Hold
+    from ci_automation.policy.decision import Hold
     from ci_automation.records.content import FleetCommit
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.notes import Approval

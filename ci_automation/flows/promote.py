@@ -20,8 +20,7 @@ from ci_automation.flows.publication.publish import move
 from ci_automation.flows.publication.recording import record_interrupted_rollback, record_of
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
 from ci_automation.impact.change import in_shell
-from ci_automation.policy.decision import Decision
-from ci_automation.policy.hold import is_held, still_on
+from ci_automation.policy.decision import Decision, is_held, still_on
 from ci_automation.records.attached import channel_name
 
 if TYPE_CHECKING:

@@ -31,9 +31,8 @@ from ci_automation.flows.publication.recording import (
 from ci_automation.flows.publication.tags import ImmutableTagTaken, VersionTags, digests_before, tag_for_ever
 from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.policy.content import Content, hazard_verdicts
-from ci_automation.policy.decision import Decision
+from ci_automation.policy.decision import Decision, Hold
 from ci_automation.policy.gates import Situation
-from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import Acknowledgement
 from ci_automation.registry.port import NotAnIndex
 from ci_automation.report.findings import Findings

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from ci_automation.flux.release import Release
 from ci_automation.flux.version import Bump, Version
-from ci_automation.policy.decision import Decision, Verdict, decide
-from ci_automation.policy.hold import Hold, Offered, hold_verdict
+from ci_automation.policy.decision import Decision, Hold, Offered, Verdict, decide, hold_verdict
 from ci_automation.policy.model import Action, MinorStep, Policy
 
 if TYPE_CHECKING:

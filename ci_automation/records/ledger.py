@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.reference import Digest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version
-from ci_automation.policy.hold import Hold
+from ci_automation.policy.decision import Hold
 from ci_automation.records import attached
 from ci_automation.records.notes import HoldStatement, InvalidNote, Record
 from ci_automation.registry.port import NotAnIndex, Registry

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.policy.hold import Hold
+    from ci_automation.policy.decision import Hold
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
 

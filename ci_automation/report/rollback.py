@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
+    from ci_automation.policy.decision import Hold
     from ci_automation.report.findings import Findings
 
 _SIGNS = "The target has lost its signature; the rollback signs it again first."

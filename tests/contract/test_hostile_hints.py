@@ -25,8 +25,7 @@ from ci_automation.impact.checks.images import CHECK
 from ci_automation.impact.crds.remedies import migrate_files
 from ci_automation.impact.crds.versions import crds
 from ci_automation.impact.overlay.preflight import preflight
-from ci_automation.policy.decision import Decision
-from ci_automation.policy.hold import Hold
+from ci_automation.policy.decision import Decision, Hold
 from ci_automation.policy.patterns import is_anchored
 from ci_automation.report.adoption import Adoption, adoption_text
 from ci_automation.report.blocks import MarkedLine

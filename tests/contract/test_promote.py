@@ -39,8 +39,7 @@ from ci_automation.flows.update import update
 from ci_automation.flows.update_and_ask import promote_granted
 from ci_automation.impact.assess import Impact
 from ci_automation.impact.check import Clusters, KubernetesRange
-from ci_automation.policy.decision import Decision
-from ci_automation.policy.hold import Hold, is_held
+from ci_automation.policy.decision import Decision, Hold, is_held
 from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy
 from ci_automation.policy.promotion import evidence_verdict
 from ci_automation.policy.ranges import Range

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
+    from ci_automation.policy.decision import Hold
 
 
 class Contents(Struct, frozen=True):

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from ci_automation.flows.observe import Observed, Placed, observe_or_adopt
 from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.options import Options
-from ci_automation.policy.decision import Decision, reasons
+from ci_automation.policy.decision import Decision, is_held, reasons
 from ci_automation.policy.gates import Selection, select
-from ci_automation.policy.hold import is_held
 from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from ci_automation.flows.planning.findings import findings, first_findings, plan
 from ci_automation.flows.publication.placement import had_last, in_place, place
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import in_shell
-from ci_automation.policy.decision import Decision, Verdict, decide, reasons
-from ci_automation.policy.hold import Hold, Offered, hold_verdict
+from ci_automation.policy.decision import Decision, Hold, Offered, Verdict, decide, hold_verdict, reasons
 from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_verdicts
 from ci_automation.registry.port import NotFound, Registry
 from ci_automation.report.findings import Findings

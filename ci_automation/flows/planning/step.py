@@ -18,9 +18,8 @@ from ci_automation.impact.assess import Impact
 from ci_automation.impact.change import Hazard, all_of
 from ci_automation.impact.checks.images import look_up
 from ci_automation.policy.content import Content, content_verdicts
-from ci_automation.policy.decision import Decision, Verdict, decide
+from ci_automation.policy.decision import Decision, Offered, Verdict, decide, hold_verdict, is_held, still_on
 from ci_automation.policy.gates import release_verdicts
-from ci_automation.policy.hold import Offered, hold_verdict, is_held, still_on
 from ci_automation.policy.plan import ImageChange, PlannedStep
 from ci_automation.report.findings import Findings
 

@@ -15,8 +15,7 @@ from ci_automation.flows.rendering import FlagsNotRendered
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.options import Options, UnknownFlag
 from ci_automation.flux.text import TemplateMismatch
-from ci_automation.policy.decision import Decision
-from ci_automation.policy.hold import is_held
+from ci_automation.policy.decision import Decision, is_held
 from ci_automation.policy.plan import PassedOver, Plan
 from ci_automation.signing.upstream import UpstreamUnsigned
 

@@ -15,7 +15,7 @@ from ci_automation.flows.planning.base import Contents, read_contents
 from ci_automation.flows.publication.placement import place, problem_of
 from ci_automation.flows.publication.recording import kept_holds
 from ci_automation.impact.change import in_shell
-from ci_automation.policy.hold import Hold, still_on
+from ci_automation.policy.decision import Hold, still_on
 from ci_automation.records.ledger import HIDING
 from ci_automation.registry.port import NotFound
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify

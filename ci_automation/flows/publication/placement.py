@@ -20,7 +20,7 @@ from ci_automation.records.notes import Record
 if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
+    from ci_automation.policy.decision import Hold
     from ci_automation.records.attached import Said
 
 

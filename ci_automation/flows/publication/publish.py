@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
+    from ci_automation.policy.decision import Hold
     from ci_automation.records.content import RecordedContent
     from ci_automation.records.notes import Approval
     from ci_automation.records.writer import RecordWriter

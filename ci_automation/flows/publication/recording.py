@@ -14,7 +14,7 @@ from ci_automation.flows.planning.base import Contents, read_contents, stated_op
 from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.text import controller_images, unpin
-from ci_automation.policy.hold import Hold, still_on
+from ci_automation.policy.decision import Hold, still_on
 from ci_automation.records import predicates
 from ci_automation.records.attached import attest
 from ci_automation.records.ledger import HIDING, Ledger

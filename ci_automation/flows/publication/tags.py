@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
-    from ci_automation.policy.hold import Hold
+    from ci_automation.policy.decision import Hold
 
 _AT_ONCE = 16  # requests: each takes a thread, and all who can write to the registry can make tags
 

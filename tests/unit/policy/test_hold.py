@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from ci_automation.artifact.reference import Digest
 from ci_automation.flux.release import Release
 from ci_automation.flux.version import Version
-from ci_automation.policy.decision import Decision
+from ci_automation.policy.decision import Decision, Hold, Offered, hold_verdict, is_held, still_on
 from ci_automation.policy.gates import Situation, release_verdicts, select
-from ci_automation.policy.hold import Hold, Offered, hold_verdict, is_held, still_on
 from ci_automation.policy.model import BUMPS, Action, Policy
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)

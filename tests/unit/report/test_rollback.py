@@ -12,9 +12,8 @@ from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Severity
 from ci_automation.policy.content import Content, content_verdicts
-from ci_automation.policy.decision import Decision, decide
+from ci_automation.policy.decision import Decision, Hold, decide
 from ci_automation.policy.gates import Situation
-from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import Policy
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.findings import Findings
