@@ -14,7 +14,7 @@ from ci_automation.approval.port import GrantedApproval, NotCounted, RequestKind
 from ci_automation.errors import Error
 from ci_automation.github.model import MOST_LISTED, Actor, Making, PullRequest, PullSnapshot, PullState, UpdateKind
 from ci_automation.records.notes import Approval
-from ci_automation.report.request_marks import MarkState, find_marks, place_digest
+from ci_automation.report.markdown import MarkState, find_marks, place_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,8 +25,8 @@ from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, NotC
 from ci_automation.approval.request_branch import RequestBranch, WantedRequest, refused
 from ci_automation.github.commits import Commits, branch_name
 from ci_automation.github.model import Making, PullRequest, PullSnapshot
+from ci_automation.report.markdown import find_marks, place_digest
 from ci_automation.report.request import Page
-from ci_automation.report.request_marks import find_marks, place_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -18,17 +18,17 @@ from ci_automation.approval.port import Asked, AskedState
 from ci_automation.flux.artifact import called
 from ci_automation.github.errors import HeadMoved
 from ci_automation.github.model import PullState
-from ci_automation.report.markdown import one_line
-from ci_automation.report.request import GroupPage, Page
-from ci_automation.report.request_marks import (
+from ci_automation.report.markdown import (
     Mark,
     MarkState,
     find_marks,
+    one_line,
     place_digest,
     put_marks,
     superseded,
     withdrawn,
 )
+from ci_automation.report.request import GroupPage, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,6 @@ __all__ = [
     "preview",
     "promotion",
     "request",
-    "request_marks",
     "rollback",
     "sync",
     "text",

@@ -1,7 +1,7 @@
 """The pull request that asks for an approval: its title, and the page that a person decides on.
 
 Both are made of the step and its release notes alone and know no time, so that what was asked already is found to be
-the same. The page's last lines are marks for this program: `request_marks`.
+the same. The page's last lines are marks for this program: see `markdown`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,18 @@ from ci_automation.impact.change import Certainty, hazard_names
 from ci_automation.report.blocks import Bullet, Detail, cut, shortened
 from ci_automation.report.changes import hazards_in_brief, sections, verdicts
 from ci_automation.report.findings import Findings
-from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, to_markdown
+from ci_automation.report.markdown import (
+    Mark,
+    code,
+    folded,
+    inline,
+    markdown_table,
+    one_line,
+    place_digest,
+    put_marks,
+    to_markdown,
+)
 from ci_automation.report.notes import ReleaseNotes, notes_markdown, telling_markdown
-from ci_automation.report.request_marks import Mark, place_digest, put_marks
 from ci_automation.report.text import rendering_proof
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from ci_automation.github.model import (
 )
 from ci_automation.records.content import CountedPerson, CountedRequest
 from ci_automation.records.notes import Approval
-from ci_automation.report.request_marks import Mark, MarkState, place_digest
+from ci_automation.report.markdown import Mark, MarkState, place_digest
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 HERE = place_digest(CHANNEL)

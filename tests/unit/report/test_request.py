@@ -16,18 +16,18 @@ from ci_automation.flux.version import Version
 from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Place, Severity
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PlannedStep
-from ci_automation.report.markdown import inline
-from ci_automation.report.notes import ReleaseNotes
-from ci_automation.report.request import MAX_BODY, GroupPage, Page
-from ci_automation.report.request_marks import (
+from ci_automation.report.markdown import (
     Mark,
     MarkState,
     find_marks,
+    inline,
     place_digest,
     put_marks,
     superseded,
     withdrawn,
 )
+from ci_automation.report.notes import ReleaseNotes
+from ci_automation.report.request import MAX_BODY, GroupPage, Page
 
 BASE, TARGET, OTHER = (Digest.of(text) for text in (b"base", b"target", b"other"))
 SOURCE = ObjectId("apps", "Deployment", "flux-system", "source-controller")
