@@ -111,9 +111,8 @@ def _promote(inputs: Inputs, run: ActionRun) -> int:
 
 def _consumers(inputs: Inputs, run: ActionRun) -> int:
     """Open pull requests in the repositories that pin what the channels have, if a trusted signer signed it."""
-    from ci_automation.consumers.model import Published
+    from ci_automation.consumers.model import Published, consumers_summary
     from ci_automation.flows.consumers import update_consumers
-    from ci_automation.report.consumers import consumers_summary
 
     hub = Hub.of(inputs, run)
     codes = [0]

@@ -24,6 +24,9 @@ from ci_automation.consumers.model import (
     Published,
     RepositoryOutcome,
     State,
+    body,
+    message,
+    title,
 )
 from ci_automation.errors import Error, UsageError
 from ci_automation.github.commits import Commits, branch_name
@@ -32,7 +35,6 @@ from ci_automation.github.files import Files
 from ci_automation.github.model import Actor, Commit, PullRequest, PullSnapshot, PullState
 from ci_automation.github.pulls import Pulls
 from ci_automation.github.repository import Repository
-from ci_automation.report.consumers import body, message, title
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -7,7 +7,6 @@ __all__ = [
     "bootstrap",
     "changes",
     "cluster_objects",
-    "consumers",
     "details",
     "findings",
     "markdown",

@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.consumers.model import ConsumersReport, FileOutcome, Mention, MentionKind, RepositoryOutcome, State
-from ci_automation.report.consumers import body, consumers_summary, message, title
+from ci_automation.consumers.model import (
+    ConsumersReport,
+    FileOutcome,
+    Mention,
+    MentionKind,
+    RepositoryOutcome,
+    State,
+    body,
+    consumers_summary,
+    message,
+    title,
+)
 from tests.unit.consumers.subjects import DIGEST, NEW, OLD_DIGEST, OLD_TAG, TAG
 
 EDIT = Mention(8, "OCIRepository flux-system/flux spec.ref.digest", MentionKind.EDITED, OLD_DIGEST, DIGEST, span=(1, 2))
