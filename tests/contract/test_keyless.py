@@ -22,9 +22,8 @@ from ci_automation.signing.sigstore.exchange import (
     TokenServiceFailed,
     UnsafeService,
 )
-from ci_automation.signing.sigstore.fulcio import OtherIdentity, TokenRefused
 from ci_automation.signing.sigstore.instance import NoSigningServices
-from ci_automation.signing.sigstore.keyless import KeylessSigner
+from ci_automation.signing.sigstore.keyless import KeylessSigner, OtherIdentity, TokenRefused
 from ci_automation.signing.sigstore.oidc import ambient
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity

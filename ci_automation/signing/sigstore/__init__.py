@@ -1,3 +1,3 @@
 """Sigstore: trusted roots, verification by certificate, and keyless signing."""
 
-__all__ = ["exchange", "fulcio", "instance", "keyless", "oidc", "rekor", "root"]
+__all__ = ["exchange", "instance", "keyless", "oidc", "rekor", "root"]
