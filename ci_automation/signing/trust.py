@@ -11,8 +11,6 @@ from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.policy.patterns import is_found, require_re2
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from ci_automation.artifact.reference import Digest
 
 _SPECIAL, _ESCAPED = re.compile(r"[\\.+*?()|\[\]{}^$]"), r"\\\g<0>"  # what Go's regexp.QuoteMeta quotes
@@ -68,11 +66,7 @@ class IdentityMatch(Struct, frozen=True):
         return cls(*(f"^{_SPECIAL.sub(_ESCAPED, text)}$" for text in (identity.issuer, identity.subject)))
 
     def __post_init__(self) -> None:
-        """Check the patterns.
-
-        Raises:
-            InvalidPattern: a pattern is empty, or not valid RE2.
-        """
+        """Raise `InvalidPattern` for a pattern that is empty, or not valid RE2."""
         for pattern in (self.issuer, self.subject):
             require_re2(pattern)
 
@@ -90,15 +84,12 @@ class VerifyingKey(Protocol):
     @property
     def fingerprint(self) -> Digest:
         """Return the digest that identifies the key."""
-        ...
 
     def accepts(self, signature: bytes, message: bytes) -> bool:
         """Return whether this key made `signature` over `message`."""
-        ...
 
     def to_pem(self) -> str:
         """Return the key as PEM, for a cluster's Secret."""
-        ...
 
 
 class PrivateKey(Protocol):
@@ -107,7 +98,6 @@ class PrivateKey(Protocol):
     @property
     def public(self) -> VerifyingKey:
         """Return the public half."""
-        ...
 
     def sign(self, message: bytes) -> bytes:
         """Return a signature over `message` that the public half accepts.
@@ -115,7 +105,6 @@ class PrivateKey(Protocol):
         Raises:
             SigningError: the KMS refuses, or cannot be reached.
         """
-        ...
 
 
 class Rejected(VerificationFailed):
@@ -136,8 +125,6 @@ class Certified(Struct, frozen=True):
 
     identity: Identity
     statement: bytes
-    rekor: int | None = None  # the version of the log's API that the entry came from
-    logged_at: datetime | None = None
     payload_type: str = ""  # of the DSSE envelope; empty if there was none
 
 
@@ -150,15 +137,12 @@ class CertificateRoot(Protocol):
     @property
     def custom(self) -> bool:
         """Return whether this is not the public instance, so that a cluster needs its roots."""
-        ...
 
     def verify_bundle(self, raw: bytes) -> Certified:
         """Verify a Sigstore bundle v0.3 with a certificate and a DSSE envelope."""
-        ...
 
     def verify_detached(self, message: bytes, signature: bytes, certificate_pem: str, entry_json: str) -> Certified:
         """Verify a signature with its certificate and its `dev.sigstore.cosign/bundle`."""
-        ...
 
 
 class TrustedKeys(Struct, frozen=True):

@@ -18,7 +18,6 @@ from ci_automation.signing.sigstore.exchange import (
     FulcioFailed,
     RekorFailed,
     SigstoreExchange,
-    TimestampFailed,
     TokenServiceFailed,
     UnsafeService,
 )
@@ -39,7 +38,7 @@ PAYLOAD = b'{"critical":{"type":"cosign container image signature"}}'
 STATEMENT = json.dumps(  # without a name in its subject, as cosign's
     {"_type": "https://in-toto.io/Statement/v1", "subject": [{"digest": {"sha256": "5f" * 32}}], "predicateType": "x"}
 ).encode()
-PATHS = {"token": "/oidc/", "fulcio": "/signingCert", "rekor": "/log/entries", "tsa": "/timestamp"}
+PATHS = {"token": "/oidc/", "fulcio": "/signingCert", "rekor": "/log/entries"}
 
 
 @dataclass
@@ -67,15 +66,13 @@ def local() -> Iterator[LocalSigstore]:
         yield running
 
 
-def root_of(local: LocalSigstore, rekor: int = 1) -> TrustRoot:
-    return TrustRoot("a file", local.trust_config(rekor))
+def root_of(local: LocalSigstore) -> TrustRoot:
+    return TrustRoot("a file", local.trust_config())
 
 
-def signer_of(
-    local: LocalSigstore, watch: Watch, rekor: int = 1, environment: Mapping[str, str] | None = None
-) -> KeylessSigner:
+def signer_of(local: LocalSigstore, watch: Watch, environment: Mapping[str, str] | None = None) -> KeylessSigner:
     tokens = ambient(local.environment() if environment is None else environment, watch.exchange)
-    return KeylessSigner(root_of(local, rekor), tokens, watch.exchange, rekor=rekor)
+    return KeylessSigner(root_of(local), tokens, watch.exchange)
 
 
 def asked(local: LocalSigstore) -> dict[str, int]:
@@ -97,18 +94,14 @@ class TestSignatures:
         signature = base64.b64decode(found["dev.cosignproject.cosign/signature"])
         certificate, entry = found["dev.sigstore.cosign/certificate"], found["dev.sigstore.cosign/bundle"]
         proven = root_of(local).verify_detached(PAYLOAD, signature, certificate, entry)
-        assert (proven.identity, proven.statement, proven.rekor) == (WORKFLOW, PAYLOAD, 1)
+        assert (proven.identity, proven.statement) == (WORKFLOW, PAYLOAD)
         assert found["dev.sigstore.cosign/chain"] == local.sign_detached(PAYLOAD).chain
 
-    @pytest.mark.parametrize("rekor", [1, 2])
-    def test_a_statements_is_a_bundle_that_proves_who_signed(
-        self, local: LocalSigstore, watch: Watch, rekor: int
-    ) -> None:
-        raw = signer_of(local, watch, rekor).sign_statement(STATEMENT)
+    def test_a_statements_is_a_bundle_that_proves_who_signed(self, local: LocalSigstore, watch: Watch) -> None:
+        raw = signer_of(local, watch).sign_statement(STATEMENT)
         proven = root_of(local).verify_bundle(raw)
-        assert (proven.identity, proven.statement, proven.rekor) == (WORKFLOW, STATEMENT, rekor)
+        assert (proven.identity, proven.statement) == (WORKFLOW, STATEMENT)
         assert json.loads(raw)["mediaType"] == "application/vnd.dev.sigstore.bundle.v0.3+json"
-        assert asked(local)["tsa"] == rekor - 1
 
     def test_exactly_that_identity_is_to_be_trusted(self, local: LocalSigstore, watch: Watch) -> None:
         signer = signer_of(local, watch)
@@ -117,7 +110,7 @@ class TestSignatures:
         assert match.matches(WORKFLOW)
         assert not match.matches(Identity(WORKFLOW.issuer, f"{WORKFLOW.subject}x"))
         assert signer.trusted.root == root_of(local)
-        assert asked(local) == {"token": 1, "fulcio": 0, "rekor": 0, "tsa": 0}
+        assert asked(local) == {"token": 1, "fulcio": 0, "rekor": 0}
 
     def test_a_token_that_is_handed_over_signs_as_whom_it_names(self, local: LocalSigstore, watch: Watch) -> None:
         text = local.token("ada@example.org", "https://accounts.example", email="ada@example.org", email_verified=True)
@@ -135,7 +128,7 @@ class TestAFleet:
         entries = {signer.sign_payload(PAYLOAD)["dev.sigstore.cosign/bundle"] for _ in range(3)}
         bundles = {signer.sign_statement(STATEMENT) for _ in range(2)}
         assert (len(entries), len(bundles)) == (3, 2)
-        assert asked(local) == {"token": 1, "fulcio": 1, "rekor": 5, "tsa": 0}
+        assert asked(local) == {"token": 1, "fulcio": 1, "rekor": 5}
 
     @pytest.mark.parametrize(
         ("ahead", "certificates"), [(530, 1), (545, 2)], ids=["more than a minute left", "less than a minute left"]
@@ -158,13 +151,13 @@ class TestAFleet:
 
 
 class TestFailures:
-    @pytest.mark.parametrize("service", ["oidc", "fulcio", "rekor", "tsa"])
+    @pytest.mark.parametrize("service", ["oidc", "fulcio", "rekor"])
     @pytest.mark.parametrize("faults", [(429,), (500, 503), ("reset", 502), ("reset", "reset")], ids=str)
     def test_what_passes_is_waited_for(
         self, local: LocalSigstore, watch: Watch, service: str, faults: tuple[int | str, ...]
     ) -> None:
         local.fail(service, *faults)
-        raw = signer_of(local, watch, rekor=2).sign_statement(STATEMENT)
+        raw = signer_of(local, watch).sign_statement(STATEMENT)
         assert root_of(local).verify_bundle(raw).identity == WORKFLOW
         assert watch.slept == [0.5, 1.0][: len(faults)]
 
@@ -174,7 +167,6 @@ class TestFailures:
             ("oidc", TokenServiceFailed, "the identity token endpoint"),
             ("fulcio", FulcioFailed, "Fulcio"),
             ("rekor", RekorFailed, "Rekor"),
-            ("tsa", TimestampFailed, "the timestamp authority"),
         ],
     )
     @pytest.mark.parametrize(
@@ -198,7 +190,7 @@ class TestFailures:
     ) -> None:
         local.fail(service, *faults)
         with pytest.raises(error, match=rf"{name}.* at 127\.0\.0\.1:\d+ failed: .*{reason}$") as caught:
-            signer_of(local, watch, rekor=2).sign_statement(STATEMENT)
+            signer_of(local, watch).sign_statement(STATEMENT)
         assert isinstance(caught.value, SigningError)
         assert "Nothing was tagged" in caught.value.hint
         assert CANARY not in f"{caught.value}{caught.value!r}{caught.value.__cause__!r}"
@@ -255,26 +247,23 @@ class TestFailures:
 
 
 @pytest.mark.parametrize(
-    ("service", "path", "body", "error"),
+    ("path", "body", "error"),
     [
-        pytest.param("fulcio", "/signingCert", {"chain": []}, FulcioFailed, id="no certificate"),
+        pytest.param("/signingCert", {"chain": []}, FulcioFailed, id="no certificate"),
         pytest.param(
-            "fulcio",
             "/signingCert",
             {"signedCertificateEmbeddedSct": {"chain": {"certificates": ["x", "y"]}}},
             FulcioFailed,
             id="a certificate that is none",
         ),
-        pytest.param("rekor", "/log/entries", {"uuid": {}}, RekorFailed, id="no entry"),
-        pytest.param("rekor", "/log/entries", [], RekorFailed, id="a list of entries"),
-        pytest.param("tsa", "/timestamp", b"0", TimestampFailed, id="no timestamp"),
+        pytest.param("/log/entries", {"uuid": {}}, RekorFailed, id="no entry"),
+        pytest.param("/log/entries", [], RekorFailed, id="a list of entries"),
     ],
 )
 def test_an_answer_of_another_form_is_the_services_failure(
     local: LocalSigstore,
     watch: Watch,
     monkeypatch: pytest.MonkeyPatch,
-    service: str,
     path: str,
     body: Any,
     error: type[SigningError],
@@ -284,7 +273,7 @@ def test_an_answer_of_another_form_is_the_services_failure(
     answer = local.answer
     monkeypatch.setattr(local, "answer", lambda *call: Answer(201, body) if path in call[1] else answer(*call))
     with pytest.raises(error, match="127"):
-        signer_of(local, watch, rekor=2 if service == "tsa" else 1).sign_statement(STATEMENT)
+        signer_of(local, watch).sign_statement(STATEMENT)
 
 
 class TestSecrets:
@@ -300,7 +289,7 @@ class TestSecrets:
             return answer(method, target, headers, body)
 
         monkeypatch.setattr(local, "answer", noting)
-        signer = signer_of(local, watch, rekor=2)
+        signer = signer_of(local, watch)
         signer.sign_statement(STATEMENT)
         assert shown == ["/oidc/runs/0/idtoken", "/api/v2/signingCert"]
         assert CANARY not in repr(signer)
@@ -347,12 +336,10 @@ class TestMismatches:
         with pytest.raises(NoSigningServices, match="a file"):
             KeylessSigner(TrustRoot("a file", local.trusted_root), tokens, watch.exchange).sign_payload(PAYLOAD)
 
-    def test_a_log_of_version_2_needs_an_authority_for_timestamps(self, local: LocalSigstore, watch: Watch) -> None:
-        config = json.loads(local.trust_config(2))
-        del config["signingConfig"]["tsaUrls"], config["signingConfig"]["tsaConfig"]
-        root = TrustRoot("a file", json.dumps(config).encode())
-        signer = KeylessSigner(root, ambient(local.environment(), watch.exchange), watch.exchange, rekor=2)
-        with pytest.raises(NoSigningServices, match="authority for timestamps"):
+    def test_a_log_of_version_2_alone_cannot_sign(self, local: LocalSigstore, watch: Watch) -> None:
+        root = TrustRoot("a file", local.trust_config(2))
+        signer = KeylessSigner(root, ambient(local.environment(), watch.exchange), watch.exchange)
+        with pytest.raises(NoSigningServices, match="Rekor v1"):
             signer.sign_statement(STATEMENT)
 
 

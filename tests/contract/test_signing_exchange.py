@@ -22,12 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from ci_automation.net.network import MissingCertificates, Network
 from ci_automation.net.values import Call
 from ci_automation.net.waiting import Clock, Patience
-from ci_automation.signing.sigstore.exchange import (
-    FulcioFailed,
-    ServiceFailed,
-    SigstoreExchange,
-    UnsafeService,
-)
+from ci_automation.signing.sigstore.exchange import FulcioFailed, ServiceFailed, SigstoreExchange, UnsafeService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

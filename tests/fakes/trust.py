@@ -37,18 +37,17 @@ class WrittenRoot:
         material = value["verificationMaterial"]
         if any("logIndex" not in entry for entry in material.get("tlogEntries", ())):
             raise Rejected("an entry has no index")  # as sigstore does
-        entries = [int(entry["kindVersion"]["version"][-1]) for entry in material.get("tlogEntries", ())]
         written = base64.b64decode(material["certificate"]["rawBytes"]).decode()
         envelope = value["dsseEnvelope"]
         payload = base64.b64decode(envelope["payload"])
-        return Certified(_identity(written), payload, min(entries, default=None), payload_type=envelope["payloadType"])
+        return Certified(_identity(written), payload, envelope["payloadType"])
 
     def verify_detached(self, message: bytes, signature: bytes, certificate_pem: str, entry_json: str) -> Certified:
         """Return what the certificate says, if the signature is the message itself."""
         assert json.loads(entry_json)
         if signature != message:
             raise Rejected("the certificate's key did not sign this")
-        return Certified(_identity(certificate_pem), message, 1)
+        return Certified(_identity(certificate_pem), message)
 
 
 def _identity(written: str) -> Identity:

@@ -19,11 +19,7 @@ _MAX_PEM_BYTES = 64 << 10
 
 
 def certificate_of_pem(pem: str) -> Certificate:
-    """Return the one certificate in `pem`.
-
-    Raises:
-        Rejected: the text is not exactly one certificate.
-    """
+    """Return the one certificate in `pem`; raise `Rejected` for anything else."""
     from cryptography.x509 import load_pem_x509_certificates
 
     try:
@@ -89,11 +85,7 @@ def _utf8_string(der: bytes) -> str:
 
 
 def require_code_signing(certificate: Certificate) -> None:
-    """Check that a certificate is for signing code.
-
-    Raises:
-        Rejected: the certificate has another purpose, or none.
-    """
+    """Raise `Rejected` unless a certificate is for signing code."""
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -107,11 +99,7 @@ def require_code_signing(certificate: Certificate) -> None:
 
 
 def require_bound(record: object, message: bytes, signature: bytes, certificate: Certificate) -> None:
-    """Check that an entry's body names exactly this signature, certificate and message (CVE-2022-36056).
-
-    Raises:
-        Rejected: it names something else.
-    """
+    """Raise `Rejected` unless a log's entry names exactly this signature, certificate and message (CVE-2022-36056)."""
     match record:
         case {
             "apiVersion": "0.0.1",
@@ -136,11 +124,7 @@ def require_bound(record: object, message: bytes, signature: bytes, certificate:
 
 
 def require_signed(certificate: Certificate, signature: bytes, message: bytes) -> None:
-    """Check that a certificate's key signed `message`.
-
-    Raises:
-        Rejected: the key did not sign it.
-    """
+    """Raise `Rejected` unless a certificate's key signed `message`."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.hashes import SHA256

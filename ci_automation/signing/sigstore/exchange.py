@@ -46,12 +46,6 @@ class RekorFailed(ServiceFailed):
     name = "Rekor (the transparency log)"
 
 
-class TimestampFailed(ServiceFailed):
-    """The timestamp authority gives no timestamp."""
-
-    name = "the timestamp authority"
-
-
 class TokenServiceFailed(ServiceFailed):
     """The identity token endpoint gives no token."""
 
@@ -83,11 +77,7 @@ class SigstoreExchange(services.Exchange, frozen=True):
 
 
 def require_done(answer: Answer, failed: type[ServiceFailed]) -> None:
-    """Check that an answer reports success.
-
-    Raises:
-        ServiceFailed: of the kind `failed`; the answer reports something else.
-    """
+    """Raise `failed` unless an answer reports success."""
     if answer.status not in _DONE:
         raise failed(answer.host, f"it answered {answer.complaint()}")
 

@@ -56,11 +56,10 @@ class NoSigningServices(SigningError):
 
 
 class Services(Struct, frozen=True):
-    """Addresses of an instance's services: Fulcio, the log's entries, and authorities for timestamps."""
+    """Addresses of an instance's services: Fulcio, and the log's entries."""
 
     fulcio: str
     entries: str
-    timestamps: tuple[str, ...]
 
 
 def shipped(name: str) -> bytes:
@@ -103,12 +102,13 @@ class Instance:
     def rekor_url(self) -> str:
         """Return the address of the log with the API's first version."""
         try:
-            return self.services(1).entries.removesuffix("/api/v1/log/entries")
+            return self.services.entries.removesuffix("/api/v1/log/entries")
         except NoSigningServices:
             return self._first_log.rstrip("/")
 
-    def services(self, rekor: int) -> Services:
-        """Return the services to sign with; `rekor` is the version of the log's API.
+    @property
+    def services(self) -> Services:
+        """Return the services to sign with, of the log those of its API's first version.
 
         Raises:
             NoSigningServices: the instance lacks a usable service.
@@ -117,14 +117,13 @@ class Instance:
 
         if not self._can_sign:
             raise NoSigningServices(self._where, "it has no signingConfig")
-        self._config.force_tlog_version = rekor
+        self._config.force_tlog_version = 1
         try:
             chosen = self._config.signing_config
             log: Any = chosen.get_tlogs()[0]  # its type does not tell that it has an address
-            stamps = tuple(each.url for each in chosen.get_tsas())
-            return Services(chosen.get_fulcio().url, f"{log.url}/log/entries", stamps)
+            return Services(chosen.get_fulcio().url, f"{log.url}/log/entries")
         except (Error, ValueError) as error:
-            raise NoSigningServices(self._where, f"{error} (Rekor v{rekor})") from None
+            raise NoSigningServices(self._where, f"{error} (Rekor v1)") from None
 
     def verify_bundle(self, raw: bytes) -> Certified:
         """Return the proven signer and content of a bundle.
@@ -150,25 +149,20 @@ class Instance:
             raise Rejected(_OTHER_INSTANCE) from None
         except Error as error:
             raise Rejected(str(error).splitlines()[0][:300] or "it does not verify") from None
-        version = 1 if kind[1] == "0.0.1" else 2
-        logged_at = None
-        if version == 1 and "integratedTime" in entry and "inclusionPromise" in entry:
-            logged_at = datetime.fromtimestamp(int(entry["integratedTime"]), UTC)
         certificate = bundle.signing_certificate
-        at = logged_at or certificate.not_valid_before_utc  # a certificate lives for minutes
+        at = certificate.not_valid_before_utc  # a certificate lives for minutes
+        if kind[1] == "0.0.1" and "integratedTime" in entry and "inclusionPromise" in entry:
+            at = datetime.fromtimestamp(int(entry["integratedTime"]), UTC)
         self._require_log(base64_decoded(entry["logId"]["keyId"]).hex(), at)
         self.verify_certificate(certificate, at)
         identity = certified.identity_of(certificate)
-        return Certified(identity, envelope.payload, version, logged_at, envelope.payload_type)
+        return Certified(identity, envelope.payload, envelope.payload_type)
 
     def _verify_dsse_v2(self, bundle: Bundle, envelope: Envelope, entry: Mapping[str, Any]) -> None:
         """Verify a bundle with the kind of log entry that cosign 3 makes in Rekor v2, which sigstore does not know.
 
         sigstore checks everything except that the entry is about the signature. That check follows sigstore-go's
         `validateDsseV2`.
-
-        Raises:
-            Rejected: the signature is invalid, or the log's entry is about another one.
         """
         self._verifier._verify_common_signing_cert(bundle, _AnyIdentity())  # noqa: SLF001 - sigstore has no public way
         certificate = bundle.signing_certificate
@@ -191,11 +185,7 @@ class Instance:
         raise Rejected("its entry in the log is about another signature")
 
     def verify_certificate(self, certificate: Certificate, at: datetime) -> None:
-        """Check that this instance's Fulcio, in service at that time, issued a certificate and logged it.
-
-        Raises:
-            Rejected: Fulcio did not.
-        """
+        """Raise `Rejected` unless this instance's Fulcio, in service at that time, issued and logged a certificate."""
         from cryptography import x509
         from cryptography.x509 import verification as x509_verification
         from sigstore._internal.sct import verify_sct
@@ -224,11 +214,7 @@ class Instance:
             raise Rejected(f"its certificate is not in the certificate log: {error}") from None
 
     def verify_promise(self, log_id: str, promise: bytes, data: bytes, at: datetime) -> None:
-        """Check that the log with this id, in service at that time, signed `data`.
-
-        Raises:
-            Rejected: the log did not.
-        """
+        """Raise `Rejected` unless the log with this id, in service at that time, signed `data`."""
         from sigstore._utils import KeyID
         from sigstore.errors import VerificationError
 
@@ -269,11 +255,7 @@ def _der() -> Encoding:
 
 
 def _check_kind(raw: bytes) -> None:
-    """Refuse anything but a bundle that Flux verifies by certificate, before the libraries read it.
-
-    Raises:
-        Rejected: the data is something else.
-    """
+    """Raise `Rejected` for all but a bundle that Flux verifies by certificate, before the libraries read it."""
     if len(raw) > _MAX_BUNDLE_BYTES:
         raise Rejected("it is too large")
     try:

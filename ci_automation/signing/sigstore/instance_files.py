@@ -20,10 +20,7 @@ from msgspec.structs import replace
 from ci_automation.errors import SigningError, UsageError
 from ci_automation.hiding import Hiding
 from ci_automation.net.values import Call
-from ci_automation.signing.sigstore.exchange import (
-    ServiceFailed,
-    SigstoreExchange,
-)
+from ci_automation.signing.sigstore.exchange import ServiceFailed, SigstoreExchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -28,25 +28,15 @@ from ci_automation.signing.legacy import (
 )
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.sigstore.certified import certificate_of_pem, identity_of
-from ci_automation.signing.sigstore.exchange import (
-    JSON,
-    FulcioFailed,
-    RekorFailed,
-    SigstoreExchange,
-    TimestampFailed,
-    require_done,
-)
-from ci_automation.signing.sigstore.instance import NoSigningServices, Services
+from ci_automation.signing.sigstore.exchange import JSON, FulcioFailed, RekorFailed, SigstoreExchange, require_done
 from ci_automation.signing.sigstore.rekor import (
     UnreadableEntry,
     base64_encoded,
     bundle_entry_of_answer,
-    bundle_entry_of_v2_answer,
     compact,
     dsse_proposal,
     entry_of_rekor_answer,
     hashedrekord_proposal,
-    v2_proposal,
 )
 from ci_automation.signing.trust import Certified, Identity, IdentityMatch, Rejected, TrustedIdentities
 
@@ -56,6 +46,7 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
+    from ci_automation.signing.sigstore.instance import Services
     from ci_automation.signing.sigstore.oidc import Token, Tokens
     from ci_automation.signing.sigstore.root import TrustRoot
 
@@ -170,20 +161,16 @@ T = TypeVar("T")
 
 _SHORTEST_LIFE = 60.0  # seconds that a certificate must have left: the log has to take the entry within them
 _UUID = re.compile(r"[0-9a-f]{64}(?:[0-9a-f]{16})?")
-_STAMP = {"Content-Type": "application/timestamp-query", "Accept": "application/timestamp-reply"}
 
 
 class KeylessSigner:
     """A signer with the identity in the tokens. It uses one certificate while it is valid; threads may share it.
 
-    `rekor` is the version of the log's API for bundles. Payloads always go to version 1, because a legacy signature has
-    no place for the entry of another version.
+    All entries are in a log of Rekor v1: a legacy signature has no place for those of v2, nor does each Flux read them.
     """
 
-    def __init__(
-        self, root: TrustRoot, tokens: Tokens, exchange: SigstoreExchange | None = None, *, rekor: int = 1
-    ) -> None:
-        self._root, self._tokens, self._rekor = root, tokens, rekor
+    def __init__(self, root: TrustRoot, tokens: Tokens, exchange: SigstoreExchange | None = None) -> None:
+        self._root, self._tokens = root, tokens
         self._exchange = exchange or SigstoreExchange(root.network)
         self._lock = Lock()
         self._held: Certificate | None = None
@@ -209,7 +196,7 @@ class KeylessSigner:
 
     def sign_payload(self, payload: bytes) -> Mapping[str, str]:
         """Return the annotations of a legacy signature over `payload`, which was verified; see `Signer`."""
-        services = self._root.services(1)
+        services = self._root.services
         held = self._certificate(services)
         signature = held.sign(payload)
         proposal = hashedrekord_proposal(Digest.of(payload), signature, held.pem)
@@ -225,22 +212,16 @@ class KeylessSigner:
 
     def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
         """Return a bundle v0.3 around `statement`, which was verified; see `Signer`."""
-        services = self._root.services(self._rekor)
+        services = self._root.services
         held = self._certificate(services)
         unsigned = Envelope(payload_type, statement, ())
         signature = held.sign(unsigned.message)
         envelope = unsigned.signed(signature)
-        material: dict[str, Any] = {"certificate": {"rawBytes": base64_encoded(held.der)}}
-        if self._rekor == 1:
-            answer = self._logged(services, dsse_proposal(compact(envelope), held.pem))
-            material["tlogEntries"] = [_read(bundle_entry_of_answer, answer)]
-        else:
-            stamps = self._stamped(services, signature)  # first, since the log's is the last word
-            answer = self._logged(services, v2_proposal(Digest.of(unsigned.message), signature, held.der))
-            material["tlogEntries"] = [_read(bundle_entry_of_v2_answer, answer)]
-            material["timestampVerificationData"] = {
-                "rfc3161Timestamps": [{"signedTimestamp": base64_encoded(stamp)} for stamp in stamps]
-            }
+        answer = self._logged(services, dsse_proposal(compact(envelope), held.pem))
+        material = {
+            "certificate": {"rawBytes": base64_encoded(held.der)},
+            "tlogEntries": [_read(bundle_entry_of_answer, answer)],
+        }
         bundle = {"mediaType": BUNDLE_TYPE, "verificationMaterial": material, "dsseEnvelope": envelope}
         raw = compact(bundle).encode()
         _require_good(lambda: self._root.verify_bundle(raw))
@@ -266,31 +247,9 @@ class KeylessSigner:
         require_done(answer, RekorFailed)
         return answer
 
-    def _stamped(self, services: Services, signature: bytes) -> list[bytes]:
-        """Return each authority's timestamp over a signature (RFC 3161), because a log of version 2 gives no time."""
-        from rfc3161_client import TimestampRequestBuilder, decode_timestamp_response
-
-        if not services.timestamps:
-            raise NoSigningServices(self._root.where, "it has no authority for timestamps, which Rekor v2 needs")
-        request = TimestampRequestBuilder().data(signature).nonce(nonce=True).build().as_bytes()
-        stamps = []
-        for url in services.timestamps:
-            answer = self._exchange.ask(Call("POST", url, _STAMP, request), TimestampFailed)
-            require_done(answer, TimestampFailed)
-            try:
-                decode_timestamp_response(answer.body)
-            except ValueError:
-                raise TimestampFailed(answer.host, "its answer is not a timestamp") from None
-            stamps.append(answer.body)
-        return stamps
-
 
 def _require_good(verify: Callable[[], Certified]) -> None:
-    """Verify a new signature before the signer returns it.
-
-    Raises:
-        SignatureUnusable: the signature does not verify.
-    """
+    """Raise `SignatureUnusable` for a new signature that does not verify, before the signer returns it."""
     try:
         verify()
     except Rejected as error:

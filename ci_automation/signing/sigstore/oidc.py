@@ -114,7 +114,6 @@ class Tokens(Protocol):
         Raises:
             SigningError: no token is available.
         """
-        ...
 
 
 class HandedToken(Struct, frozen=True):

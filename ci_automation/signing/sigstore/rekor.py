@@ -62,11 +62,7 @@ class LogEntry(Struct, frozen=True):
 
     @property
     def record(self) -> Any:  # noqa: ANN401 - it is JSON, and looked at by match
-        """Return the value in the body.
-
-        Raises:
-            UnreadableEntry: the body is not JSON in base64.
-        """
+        """Return the value in the body; raise `UnreadableEntry` if it is not JSON in base64."""
         return _parsed(base64_decoded(self.payload.body), Any)
 
 
@@ -147,19 +143,6 @@ def bundle_entry_of_answer(raw: bytes) -> dict[str, Any]:
     }
 
 
-def bundle_entry_of_v2_answer(raw: bytes) -> dict[str, Any]:
-    """Return the entry in an answer of Rekor's v2 API, which already has the form of bundles.
-
-    Raises:
-        UnreadableEntry: the answer has no entry.
-    """
-    entry = _parsed(raw, dict[str, Any])
-    match entry:
-        case {"logId": {}, "inclusionProof": {}, "canonicalizedBody": str()}:
-            return entry
-    raise UnreadableEntry("a part is missing")
-
-
 def hashedrekord_proposal(digest: Digest, signature: bytes, certificate_pem: str) -> bytes:
     """Return the request to Rekor v1 for a signature over data with this digest (rekor `hashedrekord` v0.0.1)."""
     spec = {
@@ -178,30 +161,13 @@ def dsse_proposal(envelope: str, certificate_pem: str) -> bytes:
     return compact({"apiVersion": "0.0.1", "kind": "dsse", "spec": {"proposedContent": content}}).encode()
 
 
-def v2_proposal(digest: Digest, signature: bytes, certificate_der: bytes) -> bytes:
-    """Return the request to Rekor v2 for a P-256 signature over data with this digest (rekor-tiles' API)."""
-    verifier = {
-        "x509Certificate": {"rawBytes": base64_encoded(certificate_der)},
-        "keyDetails": "PKIX_ECDSA_P256_SHA_256",
-    }
-    request = {
-        "digest": base64_encoded(bytes.fromhex(digest.hex)),
-        "signature": {"content": base64_encoded(signature), "verifier": verifier},
-    }
-    return compact({"hashedRekordRequestV002": request}).encode()
-
-
 def base64_encoded(data: bytes) -> str:
     """Return base64."""
     return base64.b64encode(data).decode()
 
 
 def base64_decoded(text: str) -> bytes:
-    """Return decoded base64.
-
-    Raises:
-        UnreadableEntry: the text is not base64.
-    """
+    """Return decoded base64; raise `UnreadableEntry` for other text."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:

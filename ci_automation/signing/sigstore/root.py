@@ -70,13 +70,14 @@ class TrustRoot(Hiding, Struct, frozen=True):
         """Return the address of the instance's log with the API's first version, to search for entries."""
         return _instance(self).rekor_url
 
-    def services(self, rekor: int) -> Services:
-        """Return the services to sign with; `rekor` is the version of the log's API.
+    @property
+    def services(self) -> Services:
+        """Return the services to sign with.
 
         Raises:
             NoSigningServices: the instance lacks a usable service.
         """
-        return _instance(self).services(rekor)
+        return _instance(self).services
 
     def verify_bundle(self, raw: bytes) -> Certified:
         """Verify a Sigstore bundle v0.3 with a certificate and a DSSE envelope; see `CertificateRoot`."""
@@ -95,9 +96,6 @@ def _verify_detached(
     """Verify `signature` over `message` without a bundle, like cosign's `pkg/cosign/verify.go`.
 
     The time comes from the promise of a log of Rekor v1, and everything else is checked as of that time.
-
-    Raises:
-        Rejected: the signature is invalid.
     """
     certificate = certified.certificate_of_pem(certificate_pem)
     try:
@@ -113,7 +111,7 @@ def _verify_detached(
     certified.require_code_signing(certificate)
     certified.require_bound(record, message, signature, certificate)
     certified.require_signed(certificate, signature, message)
-    return Certified(certified.identity_of(certificate), message, 1, at)
+    return Certified(certified.identity_of(certificate), message)
 
 
 def _contained(verify: Callable[[], Certified]) -> Certified:
@@ -137,11 +135,7 @@ def _instance(root: TrustRoot) -> Instance:
 
 
 def _public_config(root: TrustRoot) -> bytes:
-    """Return the public instance's client trust configuration, by TUF.
-
-    Raises:
-        TrustRootUnavailable: it is not available.
-    """
+    """Return the public instance's client trust configuration, by TUF."""
     from ci_automation.signing.sigstore.exchange import SigstoreExchange
     from ci_automation.signing.sigstore.instance import shipped
     from ci_automation.signing.sigstore.instance_files import TARGETS, TrustRootUnavailable, TufRepository

@@ -21,11 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ci_automation.artifact.reference import Digest
 from ci_automation.errors import SigningError
-from ci_automation.signing.keys.private import (
-    SigningKey,
-    WrongPassword,
-    open_private_key,
-)
+from ci_automation.signing.keys.private import SigningKey, WrongPassword, open_private_key
 from ci_automation.signing.keys.public import (
     PASSWORD_VARIABLE,
     KeyFileMissing,

@@ -11,11 +11,7 @@ import pytest
 from ci_automation.errors import SigningError
 from ci_automation.net.values import Answer, Call
 from ci_automation.net.waiting import Clock, Patience
-from ci_automation.signing.sigstore.exchange import (
-    SigstoreExchange,
-    TokenServiceFailed,
-    UnsafeService,
-)
+from ci_automation.signing.sigstore.exchange import SigstoreExchange, TokenServiceFailed, UnsafeService
 from ci_automation.signing.sigstore.oidc import (
     GITHUB,
     GitHubTokens,

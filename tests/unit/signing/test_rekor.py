@@ -10,7 +10,6 @@ from ci_automation.signing.sigstore.rekor import (
     LogEntry,
     UnreadableEntry,
     bundle_entry_of_answer,
-    bundle_entry_of_v2_answer,
     entry_of_rekor_answer,
 )
 
@@ -129,11 +128,3 @@ def test_an_answer_without_one_entry_is_refused(raw: bytes) -> None:
 def test_an_answer_without_a_proof_makes_no_entry_of_a_bundle(changes: dict[str, Any]) -> None:
     with pytest.raises(UnreadableEntry):
         bundle_entry_of_answer(answer(**changes))
-
-
-def test_an_answer_of_version_2_is_an_entry_of_a_bundle_already() -> None:
-    entry = {"logId": {"keyId": "AA=="}, "inclusionProof": {"logIndex": "1"}, "canonicalizedBody": "e30="}
-    assert bundle_entry_of_v2_answer(json.dumps(entry).encode()) == entry
-    for raw in (b"[]", b"{", json.dumps({"logId": {}}).encode()):
-        with pytest.raises(UnreadableEntry):
-            bundle_entry_of_v2_answer(raw)

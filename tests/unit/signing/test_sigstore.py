@@ -75,14 +75,14 @@ class TestBundles:
     def test_one_with_an_entry_of_rekor_1_proves_who_signed_what_and_when(self) -> None:
         at = datetime(2026, 3, 1, 12, tzinfo=UTC)
         found = ROOT.verify_bundle(LOCAL.sign_bundle(STATEMENT, at=at))
-        assert found == Certified(WORKFLOW, STATEMENT, 1, at, PAYLOAD_TYPE)
+        assert found == Certified(WORKFLOW, STATEMENT, PAYLOAD_TYPE)
 
     @pytest.mark.parametrize(
         "as_envelope", [pytest.param(False, id="as sigstore"), pytest.param(True, id="as cosign 3")]
     )
     def test_one_with_an_entry_of_rekor_2_does_too(self, *, as_envelope: bool) -> None:
         found = ROOT.verify_bundle(LOCAL.sign_bundle(STATEMENT, rekor=2, as_envelope=as_envelope))
-        assert found == Certified(WORKFLOW, STATEMENT, 2, None, PAYLOAD_TYPE)
+        assert found == Certified(WORKFLOW, STATEMENT, PAYLOAD_TYPE)
 
     @pytest.mark.parametrize("identity", [WORKFLOW, MAIL, LONG], ids=["a workflow", "a person", "a long name"])
     def test_whoever_signed_is_named_as_the_certificate_does(self, identity: Identity) -> None:
@@ -170,7 +170,7 @@ class TestDetached:
         at = datetime(2026, 3, 1, 12, tzinfo=UTC)
         made = LOCAL.sign_detached(MESSAGE, MAIL, at)
         found = ROOT.verify_detached(MESSAGE, made.signature, made.certificate, made.entry)
-        assert found == Certified(MAIL, MESSAGE, 1, at)
+        assert found == Certified(MAIL, MESSAGE)
 
     @pytest.mark.parametrize("fault", sorted(faults("detached"), key=str))
     def test_one_thing_wrong_and_it_proves_nothing(self, fault: Fault) -> None:
@@ -378,10 +378,8 @@ class TestFiles:
         file.write_text(json.dumps(CONFIG))
         root = TrustRoot.from_file(file)
         assert root.custom
-        assert root.services(1) == Services(URL, f"{URL}/api/v1/log/entries", (f"{URL}/api/v1/timestamp",))
+        assert root.services == Services(URL, f"{URL}/api/v1/log/entries")
         assert root.rekor_url == URL
-        with pytest.raises(NoSigningServices, match="Rekor v2"):
-            root.services(2)
 
     def test_a_trusted_root_alone_verifies_and_does_not_sign(self, file: Path) -> None:
         file.write_text(json.dumps(trusted_root(LOCAL.services, URL)))
@@ -389,7 +387,7 @@ class TestFiles:
         assert root.verify_bundle(BUNDLES[2]).identity == detached(root).identity == WORKFLOW
         assert root.rekor_url == URL
         with pytest.raises(NoSigningServices, match="signingConfig"):
-            root.services(1)
+            _ = root.services
 
     @pytest.mark.parametrize(
         "content",
@@ -461,7 +459,7 @@ class TestTrustRoots:
     def test_without_a_network_the_public_roots_are_those_that_sigstore_came_with(self, tmp_path: Path) -> None:
         root = TrustRoot.public(offline=True, environment={"XDG_CACHE_HOME": str(tmp_path)})
         assert root.rekor_url == "https://rekor.sigstore.dev"
-        assert root.services(1).fulcio == "https://fulcio.sigstore.dev"
+        assert root.services.fulcio == "https://fulcio.sigstore.dev"
         with pytest.raises(Rejected):
             root.verify_bundle(BUNDLES[1])
 

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from ci_automation.artifact.reference import Digest
 from ci_automation.policy.patterns import InvalidPattern, is_anchored
-from ci_automation.signing.trust import (
-    Identity,
-    IdentityMatch,
-    NobodyTrusted,
-    TrustedIdentities,
-    TrustedKeys,
-)
+from ci_automation.signing.trust import Identity, IdentityMatch, NobodyTrusted, TrustedIdentities, TrustedKeys
 from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:

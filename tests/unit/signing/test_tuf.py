@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.net.values import Call
-    from ci_automation.signing.sigstore.exchange import (
-        SigstoreExchange,
-    )
+    from ci_automation.signing.sigstore.exchange import SigstoreExchange
 
 NOW = datetime.now(UTC).replace(microsecond=0)  # TUF's client reads the clock itself
 FILES = (b'{"roots": 1}', b'{"services": 1}')
@@ -299,7 +297,7 @@ class TestThePublicInstance:
         root._instance.cache_clear()  # as a new process has none
         public = TrustRoot.public(environment={"XDG_CACHE_HOME": str(folder)})
         assert public.verify_bundle(self.bundle).statement == b"{}"
-        assert public.services(1).fulcio == "https://s.example"
+        assert public.services.fulcio == "https://s.example"
 
     def test_the_second_run_of_a_day_downloads_nothing(self, server: Server, tmp_path: Path) -> None:
         self.run(tmp_path)
