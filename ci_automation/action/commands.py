@@ -143,11 +143,7 @@ def _consumers(inputs: Inputs, run: ActionRun) -> int:
 
 
 def _matrix(inputs: Inputs, run: ActionRun) -> int:
-    """Hand over the names and addresses of the configured artifacts, for a matrix of jobs.
-
-    Raises:
-        NoConfiguration: nothing is configured.
-    """
+    """Hand over the names and addresses of the configured artifacts, for a matrix of jobs."""
     config = configuration(inputs.given)
     if config is None:
         raise NoConfiguration
@@ -239,11 +235,7 @@ class CheckSilent(PolicyRefused):
 
 
 def watch_schedule(inputs: Inputs, run: ActionRun) -> int:
-    """Look whether the scheduled check still runs, and fail where it does not.
-
-    Raises:
-        CheckSilent: it does not.
-    """
+    """Raise `CheckSilent` if the scheduled check does not run any more."""
     from ci_automation.flows.watch import watch
     from ci_automation.github.runs import Issues, Runs
 

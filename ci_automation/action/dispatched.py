@@ -134,11 +134,7 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
 
 
 def _carried_out(computed: Callable[[], Operation], intent: Intent, run: ActionRun) -> Operation:
-    """Do an operation, and return it; after a conflict it is computed anew, which fails where what was shown is void.
-
-    Raises:
-        Conflict: the last try had one, too.
-    """
+    """Do an operation, and return it; after a conflict it is computed anew, and fails where what was shown is void."""
     for _ in range(_TRIES):
         operation = computed()
         try:
@@ -153,11 +149,7 @@ def _carried_out(computed: Callable[[], Operation], intent: Intent, run: ActionR
 
 
 def _checked(inputs: Inputs, hub: Hub) -> tuple[Inputs, Config]:
-    """Return the inputs with the artifact's name in the configuration, if the run was started as it has to be.
-
-    Raises:
-        UsageError: it was not, or the inputs cannot be used.
-    """
+    """Return the inputs with the artifact's name in the configuration, if the run was started as it has to be."""
     job = hub.job
     if job.event != "workflow_dispatch":
         raise WrongDispatch(f"the run was started by {job.event or 'nothing'}, not by a workflow_dispatch")
@@ -178,11 +170,7 @@ def _checked(inputs: Inputs, hub: Hub) -> tuple[Inputs, Config]:
 def _computed(
     goal: Target, wanted: OperationInputs, config: Config, inputs: Inputs, hub: Hub
 ) -> tuple[Operation, Handover]:
-    """Return what the operation would do now, by the default branch's configuration now.
-
-    Raises:
-        OldCheckout: the checkout has another configuration.
-    """
+    """Return what the operation would do now, by the default branch's configuration now."""
     folder = goal.configured.overlay or "" if goal.configured else ""
     _, there, at = hub.content().head(folder, inputs.config_path)
     goal = goal.with_ports(lambda it: it.later_than(at))  # GitHub's clock dates merges, and may be ahead of this one
@@ -223,10 +211,6 @@ def _from_git(
     """Return the same with the overlay in the checkout, and what a record says of it, by which later merges can count.
 
     Its bytes are believed only where Git has the same on the default branch.
-
-    Raises:
-        OldCheckout: they are not.
-        UsageError: the folder cannot be an overlay.
     """
     from ci_automation.approval.content import rules_of
     from ci_automation.flows.workspace import read_overlay_folder, require_shown
@@ -241,11 +225,7 @@ def _from_git(
 
 
 def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> None:
-    """Check that the operation is the one that was shown, or that an earlier attempt of this job has done it.
-
-    Raises:
-        HandoverVoid: it is another, or the hold of a rollback was changed or lifted since.
-    """
+    """Check that the operation is the one that was shown, or that an earlier attempt of this job has done it."""
     if shown.base != shown.target == anew.base and operation.after.digest == operation.target:
         if shown.command == "rollback":
             hold = operation.facts["hold"]
@@ -271,11 +251,7 @@ def _approval(goal: Target, shown: Handover, hub: Hub) -> Approval:
 
 
 def _require_unused(goal: Target, operation: Operation, approval: Approval) -> None:
-    """Check that the approval has not led to a move, or an adoption, that the channel has left since.
-
-    Raises:
-        RunUsed: it has.
-    """
+    """Raise `RunUsed` if the approval led to a move, or an adoption, that the channel has left since."""
     ledger, digest = goal.ports.ledger(goal.channel), operation.after.digest
     used = any(is_same_approval(it.approval, approval) for it in ledger.records(digest))
     if used and (operation.before != operation.after or not (last := ledger.newest()) or last.digest != digest):

@@ -81,11 +81,7 @@ class Hub(Hiding, Struct):
 
     @property
     def repository(self) -> str:
-        """Return the repository that the job runs in.
-
-        Raises:
-            NoRepository: it runs in none.
-        """
+        """Return the repository that the job runs in; raise `NoRepository` if it runs in none."""
         if not self.job.repository:
             raise NoRepository
         return self.job.repository
@@ -97,7 +93,6 @@ class Hub(Hiding, Struct):
 
         Raises:
             NoRepository, NoToken: the job does not say which repository it is in, or has no token.
-            ReleaseSourceError: the App gets no token.
         """
         name = repository or self.repository
         if not self.inputs.app_id:
@@ -147,11 +142,7 @@ class Hub(Hiding, Struct):
         return Sender(self.repository, self.job.url)
 
     def default_branch(self) -> str:
-        """Return the repository's default branch: from the event that the runner wrote, or else as GitHub says.
-
-        Raises:
-            ReleaseSourceError: GitHub failed or refused.
-        """
+        """Return the repository's default branch: from the event that the runner wrote, or else as GitHub says."""
         if not self._branch:
             match self.job.payload():
                 case {"repository": {"default_branch": str(branch), "full_name": str(name)}} if name == self.repository:
@@ -167,10 +158,6 @@ class Hub(Hiding, Struct):
 
         GitHub runs it with the commit of the run's first attempt. Since then a person may have paused the artifact; a
         job that begins again may have an old version of this program, or old inputs, which its workflow names.
-
-        Raises:
-            OldCheckout: it has another configuration, or another workflow.
-            ReleaseSourceError: GitHub failed or refused.
         """
         if self._knows_github and self._looks_first:
             self._require_present_config(config)
@@ -181,10 +168,6 @@ class Hub(Hiding, Struct):
         """Check the configuration, right before the first signature, of a job that may have waited in its group.
 
         `do` and what looked when it began need not: neither waits after that.
-
-        Raises:
-            OldCheckout: the default branch has another one.
-            ReleaseSourceError: GitHub failed or refused.
         """
         if self._knows_github and not self._looks_first and self.inputs.command != "do":
             self._require_present_config(config)

@@ -148,11 +148,7 @@ class NotTheDefaultBranch(UsageError):
 
 
 def require_own_event(event: str, ref: str, branch: str) -> None:
-    """Check that a job was started by an event of its own repository's default branch.
-
-    Raises:
-        NotTheDefaultBranch: it was not.
-    """
+    """Raise `NotTheDefaultBranch` unless an event of the repository's own default branch started the job."""
     if event not in EVENTS:
         raise NotTheDefaultBranch(f"it was started by {event or 'no event'}")
     if ref != f"refs/heads/{branch}":

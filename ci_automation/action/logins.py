@@ -67,12 +67,7 @@ class _Credentials(Hiding, Struct, frozen=True):
     known: dict[str, Credential] = field(default_factory=dict)
 
     def for_host(self, host: str) -> Credentials:
-        """Return the credentials to read and to write alike, from the first that has some: see `Logins`.
-
-        Raises:
-            NotOfProvider: it is the one registry that the login can be meant for, and not of the provider.
-            Error: the provider gives none.
-        """
+        """Return the credentials to read and to write alike, from the first that has some: see `Logins`."""
         from ci_automation.registry.credentials import Credential, Credentials
 
         given = self.logins

@@ -93,11 +93,7 @@ class NotTheTarget(UsageError):
 
 
 def _require_named(to: str, channel: Reference, found: Standing) -> None:
-    """Check that `to` is empty or names what a channel has.
-
-    Raises:
-        NotTheTarget: it names something else.
-    """
+    """Raise `NotTheTarget` unless `to` is empty or names what a channel has."""
     version = str(found.version)
     known = {"", version, version.removeprefix("v"), str(found.digest), immutable_tag(found.version, found.digest)}
     if to not in known:

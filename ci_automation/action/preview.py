@@ -80,7 +80,6 @@ class PreviewedPull(Struct, frozen=True):
         Raises:
             NotOnPullRequest: another event did.
             BrokenPullRequest: the event says too little of it.
-            UnreadableEvent: there is no event.
         """
         if job.event != "pull_request":
             raise NotOnPullRequest(job.event)
@@ -141,7 +140,6 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
     """Show what the pull request that started the run changes, and what that can break.
 
     Raises:
-        NotOnPullRequest: another event started it.
         TooGrave: it is as grave as the input `fail-on` says.
     """
     pull = PreviewedPull.of(run.job)
@@ -215,11 +213,7 @@ def _states(
 
 
 def comment_preview(inputs: Inputs, run: ActionRun) -> int:
-    """Keep one comment with a preview on the pull request that started the run; the text is all that this job has.
-
-    Raises:
-        NotOnPullRequest: another event started it.
-    """
+    """Keep one comment with a preview on the pull request that started the run; the text is all that this job has."""
     pull = PreviewedPull.of(run.job)
     if pull.is_of_fork:  # whose token may not write, and must not
         run.tell("notice", "the request comes from a fork, so the preview is in the summary alone")

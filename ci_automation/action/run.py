@@ -114,11 +114,7 @@ class ActionRun(Struct):
         return max((it.trouble.exit_code for it in self.accounts if it.trouble), default=0)
 
     def hand_over(self) -> None:
-        """Write what is known: the plans, the outputs, and the summary.
-
-        Raises:
-            CommandFileUnwritable: a file of the runner's cannot be written.
-        """
+        """Write what is known: the plans, the outputs, and the summary."""
         self._write_plans()
         values = dict.fromkeys((each.name for each in OUTPUTS), "")
         made = outputs(tuple(self.accounts), self.plan_files, limit=_MAX_VALUE)
@@ -165,9 +161,6 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
     """Return the artifacts that the run is about: the one that is named, the one that an event asks for, or all.
 
     A run that does not sign needs no key.
-
-    Raises:
-        UsageError: an input, the configuration, or the event cannot be used.
     """
     config = configuration(inputs.given.checked())
     if inputs.command in {"approve", "review"} and config and ":" in inputs.artifact:
@@ -183,11 +176,7 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
 
 
 def promotions(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[PlannedPromotion, ...]:
-    """Return the promotions of the configuration, or the one to the artifact that is named, in the order of the waves.
-
-    Raises:
-        UsageError: an input or the configuration cannot be used, or has none.
-    """
+    """Return the promotions of the configuration, or the one to the named artifact, in the order of the waves."""
     config = configuration(inputs.given.checked())
     if config is None:
         raise NothingNamed
@@ -202,11 +191,7 @@ def promotions(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[P
 def _begun(
     inputs: Inputs, run: ActionRun, config: Config | None, channels: tuple[Reference, ...], *, signs: bool
 ) -> Arguments:
-    """Return what was given, with logins at the registries of `channels`, once the job's secrets are hidden.
-
-    Raises:
-        NotTheDefaultBranch, OldCheckout: the run may not sign; no key was read, and no token asked for.
-    """
+    """Return what was given, with logins at the registries of `channels`, once the job's secrets are hidden."""
     for secret in _secrets_of_the_job(inputs, config):
         run.hide(secret)
     given = replace(inputs.given.checked(), logins=logins(inputs, run.job, channels, run.hide).before)
@@ -245,12 +230,7 @@ def _channels(artifact: str | None, config: Config | None) -> tuple[Reference, .
 
 
 def _asked_for(artifact: str, config: Config | None, job: Job) -> str | None:
-    """Return the artifact that an event of ours asks for; it narrows the run to one that is here, and adds none.
-
-    Raises:
-        NotOurArtifact: it is none of those here.
-        InvalidDispatch: the event says that it is one of ours, and is none.
-    """
+    """Return the artifact that an event of ours asks for; it narrows the run to one that is here, and adds none."""
     if job.event != "repository_dispatch":
         return None
     from ci_automation.approval.dispatch import Dispatch, EventType
@@ -273,11 +253,7 @@ def _artifacts(config: Config | None) -> tuple[Artifact, ...]:
 
 
 def _require_own_claims(inputs: Inputs, given: Arguments, run: ActionRun) -> None:
-    """Check the claims of the identity token that this run signs with, before anything is done with it.
-
-    Raises:
-        SharedSubject, NotTheDefaultBranch: it is not of a job of this very workflow.
-    """
+    """Check the claims of the identity token that this run signs with, before anything is done with it."""
     if run.job.runner and not inputs.accept_shared_subject:
         for signer in given.keyless.values():
             require_own_claims(signer.claims, run.job, Hub.of(inputs, run).default_branch())

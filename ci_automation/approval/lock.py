@@ -140,11 +140,7 @@ class _Parser:
             self._wrong((), "it begins with a byte order mark; remove the mark")
 
     def entries(self) -> tuple[_Written, ...]:
-        """Return the entries in their order.
-
-        Raises:
-            InvalidLock: anything is wrong.
-        """
+        """Return the entries in their order; raise `InvalidLock` if anything is wrong."""
         top = self._mapping((), self._document.value, _TOP)
         if type(version := top.get("version", 1)) is not int or version != 1:
             self._wrong(("version",), "this version of the program reads version: 1")

@@ -123,12 +123,9 @@ class Approvals(Protocol):
 
     def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         """Return the approval of a step from `base`, judged now, or None."""
-        ...
 
     def ask(self, question: Question) -> Asked:
         """Ask, or find that it was asked already; what was asked before of this artifact is superseded."""
-        ...
 
     def withdraw(self, reason: str) -> None:
         """Close all open requests of this kind for this artifact and say why."""
-        ...

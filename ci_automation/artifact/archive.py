@@ -120,11 +120,7 @@ class _Contents:
             raise UnsafeArchive(f"{path!r} is neither a regular file nor a directory")
 
     def refuse_hidden(self, entry: tar.TarEntry) -> None:
-        """Check that the next entry is a visible file or directory, and replaces nothing.
-
-        Raises:
-            HiddenContent: the entry is something else, or replaces an earlier one.
-        """
+        """Raise `HiddenContent` unless the next entry is a visible file or directory that replaces nothing."""
         path = _cleaned(entry.name)
         if entry.kind == tar.GLOBAL:
             raise HiddenContent(f"{path!r} is a global pax header, which clusters unpack as an empty file")
@@ -151,11 +147,7 @@ class _Contents:
 
 
 def _cleaned(name: str) -> str:
-    """Return the path that Go's `filepath.Join` makes of a name, empty for the archive's root.
-
-    Raises:
-        UnsafeArchive: the name is one that `untar.go` refuses, or leads to a parent.
-    """
+    """Return the path that Go's `filepath.Join` makes of a name, empty for the archive's root."""
     parts = [part for part in name.split("/") if part not in {"", "."}]
     if not name or name.startswith("/") or "\\" in name or "../" in name or ".." in parts:
         raise UnsafeArchive(f"the name {name[:200]!r} is empty, absolute, or leaves the archive")

@@ -41,11 +41,7 @@ def parse_object(raw: bytes, names: Collection[str], free: str) -> dict[str, Any
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these pairs.
-
-    Raises:
-        Ambiguous: two pairs have the same key.
-    """
+    """Return the object of these pairs; raise `Ambiguous` if two have the same key."""
     value: dict[str, Any] = {}
     for key, member in pairs:
         if key in value:

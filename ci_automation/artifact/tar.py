@@ -163,11 +163,7 @@ def _padded(size: int) -> int:
 
 
 def _pax_records(content: bytes) -> dict[bytes, str]:
-    """Return the records of an extended header (POSIX pax, *pax Extended Header*).
-
-    Raises:
-        BrokenTar: a record is malformed, or describes a sparse file, whose content is not what it seems.
-    """
+    """Return the records of an extended header (POSIX pax, *pax Extended Header*)."""
     records = {}
     offset = 0
     while offset < len(content):

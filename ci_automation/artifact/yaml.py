@@ -91,12 +91,10 @@ class _Mark(Protocol):
     @property
     def line(self) -> int:
         """Return the number of lines before the place."""
-        ...
 
     @property
     def column(self) -> int:
         """Return the number of characters before it in its line."""
-        ...
 
 
 def _place(mark: _Mark | None) -> tuple[int, int]:

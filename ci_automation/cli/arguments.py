@@ -40,7 +40,6 @@ def approved_digests(texts: Iterable[str], waiting: Callable[[], Iterable[Digest
 
     Raises:
         ShortDigest: a text is the beginning of one.
-        InvalidDigest: a text is none.
     """
     from ci_automation.artifact.reference import Digest, InvalidDigest
 
@@ -206,7 +205,6 @@ def configuration(given: Arguments) -> Config | None:
     """Return the configuration that is named, or the one at its usual place, if there is one.
 
     Raises:
-        InvalidConfig: it cannot be used.
         MisnamedConfiguration: there is one here, whose name ends with .yml.
     """
     path = configuration_path(given)

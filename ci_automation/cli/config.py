@@ -90,11 +90,7 @@ def validate(workflows: str | None, repository: str | None, branch: str | None, 
 
 
 def _require_files(path: Path, root: Path, *, overlays: bool) -> None:
-    """Check that the configuration's public keys are files that exist, and on request its `overlays` are folders.
-
-    Raises:
-        InvalidConfig: one of them is missing.
-    """
+    """Raise `InvalidConfig` if a public key is no file that exists, or one of the `overlays` is no folder."""
     document = read_document(path.read_bytes(), str(path))
     problems = []
     for where in document.values:
@@ -128,7 +124,6 @@ def checked_workflows(
 
     Raises:
         UnfitWorkflows: something in them does not fit together.
-        InvalidConfig: a file, or the folder, cannot be read.
     """
     from ci_automation.config.workflow_events import event_advice
     from ci_automation.config.workflow_rules import UnfitWorkflows, uses_of_action, workflow_problems

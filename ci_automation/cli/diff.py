@@ -160,11 +160,7 @@ def _side(text: str, config: Config | None, given: Arguments) -> Side:
 
 
 def _digest_at(artifact: str, number: int, reference: Reference, ports: Ports) -> Digest:
-    """Return the digest that has a number in an artifact's history.
-
-    Raises:
-        NoSuchRow: it has none, or another channel has it.
-    """
+    """Return the digest that has a number in an artifact's history."""
     from ci_automation.flows.history import history
 
     digests = {entry.number: entry.digest for entry in history(reference, ports).entries if entry.number}

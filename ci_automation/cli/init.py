@@ -124,11 +124,7 @@ def init_command(
 def _taken(
     source: str | None, flux_version: str | None, allowed: MigrationAllowances, goal: Target
 ) -> BootstrappedFolder:
-    """Return what the artifact is made of: a folder of `flux bootstrap`, or a version and the overlay.
-
-    Raises:
-        OverlayLeftOut: the configuration has an overlay, which cannot be read here.
-    """
+    """Return what the artifact is made of: a folder of `flux bootstrap`, or a version and the overlay."""
     if source is not None:
         return read_bootstrapped(Path(source), goal.ports, goal.intent, allowed)
     intent = goal.ports.with_overlay(goal.intent)
@@ -142,12 +138,7 @@ def _taken(
 def _require_fitting(
     source: str | None, flux_version: str | None, allowed: MigrationAllowances, given: Arguments
 ) -> None:
-    """Check that the options go together.
-
-    Raises:
-        NoFluxVersion: neither --flux-version nor --from is given.
-        ContradictingOptions: they do not.
-    """
+    """Check that the options go together."""
     if source is None and flux_version is None:
         raise NoFluxVersion
     others = (flux_version, given.overlay, given.components_file, given.flags)

@@ -80,11 +80,7 @@ class PlannedPromotion(Struct, frozen=True):
 
     @property
     def promotion(self) -> Promotion:
-        """Return the promotion.
-
-        Raises:
-            Error: it cannot be done.
-        """
+        """Return the promotion."""
         if isinstance(self.wish, Error):
             raise self.wish
         return self.wish
@@ -119,7 +115,6 @@ def promotion_between(
         SourceUnclear: neither is said nor configured where from.
         OtherSource: another source is configured.
         CircularPromotion: the source is the channel itself.
-        UsageError: an option, the configuration or a key cannot be used.
     """
     goal = target(to, given, signs=signs)
     configured = goal.configured.promote if goal.configured else None
@@ -144,7 +139,6 @@ def all_waves(
     Raises:
         NothingNamed: there is no configuration.
         NothingPromoted: it has none.
-        CircularPromotion: they go in a circle.
     """
     config = configuration(given)
     if config is None:

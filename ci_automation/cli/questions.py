@@ -156,11 +156,7 @@ def answered_ways(ask: Questions, known: Artifact | None) -> tuple[SigningMode, 
 
 
 def answered_place(ask: Questions, top: Path) -> GitHubPlace:
-    """Return the repository on GitHub with its default branch, and say what says so.
-
-    Raises:
-        NotGitHub, UnknownRepository: it is not known.
-    """
+    """Return the repository on GitHub with its default branch."""
     if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
         raise NotGitHub(host) if (host := other_host(top)) else UnknownRepository(top)
     if not ask.told["branch"]:
@@ -209,11 +205,6 @@ def own_files(
     """Return where the own files of a family are. An artifact that is there wins over the folders of clusters.
 
     `tags` has the channels of all families.
-
-    Raises:
-        UnfitAnswer: the option names another folder than the configuration.
-        UnknownCluster: a list of clusters has a name that no folder has.
-        UnfitClusterFolder: a folder of `flux bootstrap` cannot be taken over.
     """
     first, channel = family.first
     known = configured.get(channel)

@@ -175,11 +175,7 @@ def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> Non
 
 
 def _to_come(until: datetime | None) -> datetime | None:
-    """Return the date of --until as a moment.
-
-    Raises:
-        DateHasPassed: it is over.
-    """
+    """Return the date of --until as a moment; raise `DateHasPassed` if it is over."""
     if until and until <= datetime.now(UTC):
         raise DateHasPassed(until)
     return until

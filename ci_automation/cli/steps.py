@@ -110,11 +110,7 @@ def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Argu
 
 
 def _require_nothing_rendered(goal: Target, given: Arguments, out: str | None) -> None:
-    """Check that the options ask of a promoted channel nothing that only a rendered one can have.
-
-    Raises:
-        ContradictingOptions: they do.
-    """
+    """Raise `ContradictingOptions` if the options ask of a promoted channel what only a rendered one can have."""
     if out is not None:
         what = "--out writes a plan for `apply`"
     elif given.overlay or given.flags or given.pin_images is not None:

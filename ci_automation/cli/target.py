@@ -32,20 +32,12 @@ class Target(Struct, frozen=True):
 
     @property
     def ports(self) -> Ports:
-        """Return the world around it.
-
-        Raises:
-            Error: it cannot be worked on.
-        """
+        """Return the world around it."""
         return self._ready().ports
 
     @property
     def intent(self) -> Intent:
-        """Return what is wanted of it.
-
-        Raises:
-            Error: it cannot be worked on.
-        """
+        """Return what is wanted of it."""
         return self._ready().intent
 
     def _ready(self) -> Prepared:
@@ -80,7 +72,6 @@ def configured(artifact: str, config: Config | None) -> Artifact | None:
     """Return the configuration's artifact of that name or address; an address that it lacks is none.
 
     Raises:
-        UnknownArtifact: the configuration has none of that name.
         InvalidReference: it is no address, and there is no configuration.
     """
     if config is None and not {":", "/"} & set(artifact):
@@ -95,11 +86,7 @@ def configured(artifact: str, config: Config | None) -> Artifact | None:
 
 
 def channel_of(artifact: str, config: Config | None) -> Reference:
-    """Return the channel of that name in the configuration, or at that address.
-
-    Raises:
-        UnknownArtifact, InvalidReference: there is none, as `configured` says, or it is no channel.
-    """
+    """Return the channel of that name in the configuration, or at that address."""
     found = configured(artifact, config)
     return found.channel if found else Reference.parse_channel(artifact)
 

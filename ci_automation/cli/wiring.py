@@ -70,7 +70,6 @@ def targets(artifact: str | None, given: Arguments, *, signs: bool = True) -> tu
 
     Raises:
         NothingNamed: neither names one.
-        UsageError: an option or the configuration cannot be used, or whatever keeps every artifact from its work.
     """
     if artifact is not None:
         found: tuple[Target, ...] = (target(artifact, given, signs=signs),)
@@ -118,11 +117,7 @@ def reading(artifact: str, given: Arguments) -> tuple[Reference, Ports]:
 
 
 def _same_repository(reference: Reference, config: Config | None, given: Arguments) -> Artifact | None:
-    """Return what is configured for the repository of a reference that is no channel of the configuration.
-
-    Raises:
-        TrustUnclear: there are several, which trust different people.
-    """
+    """Return what is configured for the repository of a reference that is no channel of the configuration."""
     artifacts = config.artifacts if config else ()
     same = [artifact for artifact in artifacts if artifact.channel.repository == reference.repository]
     told = given.public_key or given.issuer

@@ -155,11 +155,7 @@ def read_document(data: bytes, file: str) -> ConfigDocument:
 
 
 def _root(text: str) -> yaml.Node:
-    """Return the root of a text; its events, which take no memory, are looked at before anything is built from them.
-
-    Raises:
-        Unreadable: it is not one document of YAML, or has anchors or aliases.
-    """
+    """Return the root of a text; its events, which take no memory, are looked at before anything is built from them."""
     for event in events(text, _MAX_VALUES, _MAX_DEPTH):
         if getattr(event, "anchor", None) is not None and (mark := event.start_mark):
             what = "anchors and aliases are not supported; write the value out"

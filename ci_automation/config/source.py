@@ -49,11 +49,7 @@ Source = GitHubSourceConfig | DirectorySourceConfig | RegistrySourceConfig
 
 
 def parse_source(text: str) -> Source:
-    """Return the source of releases in `text`.
-
-    Raises:
-        InvalidSource: `text` is not a source of releases.
-    """
+    """Return the source of releases in `text`; raise `InvalidSource` if it is none."""
     if text.startswith("oci://"):
         try:
             return RegistrySourceConfig(Reference.parse_repository(text))

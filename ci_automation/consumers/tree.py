@@ -126,11 +126,7 @@ def span(event: yaml.Event) -> tuple[int, int]:
 
 
 def parse(found: list[yaml.Event]) -> YamlFile:
-    """Return the values that events stand for.
-
-    Raises:
-        Unreadable: an alias stands for nothing.
-    """
+    """Return the values that events stand for; raise `Unreadable` if an alias stands for nothing."""
     builder = _Builder(frozenset(event.anchor for event in found if isinstance(event, yaml.AliasEvent)))
     for event in found:
         builder.take(event)

@@ -167,9 +167,6 @@ def _refuse_used(plan: Plan, placed: Placed, targets: Sequence[Digest], ports: P
 
     Where no record led to the plan's base, one of a target may be older than the plan; a rollback still tells. Where
     the plan was begun, or the record of its base was made up for since, the channel came once to what it has.
-
-    Raises:
-        PlanUsed: it was, or has.
     """
     if not targets:
         return
@@ -195,8 +192,6 @@ class _Doing(Struct, frozen=True):
         """Return the steps up to the first that must not be done, each rendered and decided again.
 
         Raises:
-            TargetDiffers, NewHazard: a step is not what the plan says.
-            NotApproved, StepRefused: the first step must not be done.
             ApprovedTwice: two approved steps start from the same digest.
         """
         done: list[tuple[Rendered, Approval | None]] = []
@@ -220,12 +215,7 @@ class _Doing(Struct, frozen=True):
         return done
 
     def again(self, step: PlannedStep, base: Base) -> tuple[Rendered, Approval | None]:
-        """Return a step rendered and decided again, and who approved it.
-
-        Raises:
-            TargetDiffers, NewHazard: the step is not what the plan says.
-            NotApproved, StepRefused: it must not be done.
-        """
+        """Return a step rendered and decided again, and who approved it."""
         rendered = _render_again(base, step, self.ports, self.intent)
         self._require_allowed(step, rendered.step)
         if step.target not in self.approved:

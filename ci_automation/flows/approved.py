@@ -106,11 +106,7 @@ def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Out
 
 
 def look_at_request(request: ApprovalRequest, ports: Ports, intent: Intent) -> Outcome:
-    """Return the step that an approval of `request` would publish, as it is decided now; nothing is written.
-
-    Raises:
-        ApprovalOutdated, ApprovedDiffers, StepRefused: as `apply_granted`.
-    """
+    """Return the step that an approval of `request` would publish, as it is decided now; nothing is written."""
     observed = observe(request.artifact, ports)
     placed, rendered = _from_base(provisional(request, intent.now), observed, ports, intent)
     return Outcome(_plan_of(request, rendered), 0, str(placed.trust))
@@ -137,11 +133,7 @@ def _plan_of(request: ApprovalRequest, rendered: Rendered) -> Plan:
 
 
 def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: Intent) -> Outcome:
-    """Return the outcome for a channel at its approved target, after writing a record that an interrupted run owes.
-
-    Raises:
-        CameBack, ApprovalOutdated: there is no record, and the channel left the base before it came to the target.
-    """
+    """Return the outcome for a channel at its approved target, after writing a record that an interrupted run owes."""
     request = granted.request
     version = present_version(observed, ports, intent)
     placed = in_place(observed, version, ports, intent, approved=True)
@@ -161,12 +153,7 @@ def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: 
 
 
 def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) -> Rendered:
-    """Return the approved step as it is decided now.
-
-    Raises:
-        ApprovalUsed: it was published and rolled back, or is no longer wanted.
-        ApprovedDiffers, StepRefused: see `apply_granted`.
-    """
+    """Return the approved step as it is decided now."""
     request = granted.request
     if any(hold.digest == request.target and hold.at >= granted.since for hold in base.holds):
         raise ApprovalUsed(granted)
@@ -185,11 +172,7 @@ def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) 
 
 
 def refuse_unseen(granted: GrantedApproval, step: PlannedStep) -> None:
-    """Check that the approver was shown every hazard that a step is known to have now.
-
-    Raises:
-        ApprovedUnseen: there is another.
-    """
+    """Raise `ApprovedUnseen` if a step is known to have a hazard now that the approver was not shown."""
     for hazard in step.unseen(granted.shown):
         raise ApprovedUnseen(granted, hazard)
 

@@ -107,8 +107,6 @@ def prepare(
 
     Raises:
         NotBuildable: there is no kustomize, or the overlay does not fit.
-        ChannelMovedBack, PublishedElsewhere, VersionTagAstray: signed records say that the tag does not belong there.
-        Error: what `sync` raises.
     """
     if not is_duration(timeout):
         raise InvalidSync("a time", timeout)
@@ -140,10 +138,7 @@ def bootstrap(prepared: Installation, cluster: Kubectl, ports: Ports) -> str:
     """Apply it step by step, and return the revision that the cluster applied from the channel.
 
     Raises:
-        AppliedByOthers, OlderThanCluster: the cluster has a Flux already, and not this one.
         SecretsMissing, NotReady: something has to be done first, or did not get ready.
-        OtherRevision: the channel moved since it was verified, so that the cluster found something else.
-        ClusterError: the cluster cannot be reached, or refuses.
     """
     sync, order = prepared.sync, prepared.order
     ports.say("looking at the cluster")

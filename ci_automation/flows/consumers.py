@@ -182,10 +182,6 @@ def _propose(commits: Commits, pulls: Pulls, seen: PullSnapshot, proposal: _Prop
     """Make sure that the repository, as just `seen`, has one pull request with the proposal.
 
     Return what was done, the page that shows it, and a remark.
-
-    Raises:
-        HeadMoved: another writer changed the branch meanwhile.
-        ReleaseSourceError: as `GitHub.send`.
     """
     pull = seen.open_pull
     if pull is None and (no := _declined(seen, proposal)):
@@ -212,9 +208,6 @@ def _withdraw(pulls: Pulls, seen: PullSnapshot, reason: str) -> tuple[State, str
     """Close the pull request, with the reason in its text; return as `_propose`.
 
     A pull request with commits of people, or with a text that this program did not write, stays open. The branch stays.
-
-    Raises:
-        ReleaseSourceError: as `GitHub.send`.
     """
     pull = seen.open_pull
     if pull is None:

@@ -69,12 +69,7 @@ class Side(Struct, frozen=True):
 
 
 def of_artifact(name: str, reference: Reference, ports: Ports, components_file: str | None) -> Side:
-    """Return the state in an artifact; its signature is verified if there are trusted signers.
-
-    Raises:
-        VerificationFailed: no trusted signer signed it.
-        UsageError: its components file is no text.
-    """
+    """Return the state in an artifact; its signature is verified if there are trusted signers."""
     tree, digest, trust = pull(reference, ports)
     return _of_tree(
         name, tree, components_file, digest, "" if trust == "verified" else f"nothing was verified: {ports.why_nobody}"
@@ -82,20 +77,12 @@ def of_artifact(name: str, reference: Reference, ports: Ports, components_file: 
 
 
 def of_folder(path: Path, components_file: str | None) -> Side:
-    """Return the state in a folder, such as `pull` makes one.
-
-    Raises:
-        UsageError: it cannot be read, or its components file is no text.
-    """
+    """Return the state in a folder, such as `pull` makes one."""
     return _of_tree(str(path), read_folder(path), components_file, None, "")
 
 
 def of_file(path: Path) -> Side:
-    """Return the state of a single components file.
-
-    Raises:
-        NotComparable: it cannot be read, or is no text.
-    """
+    """Return the state of a single components file."""
     name = str(path)
     text = _text(name, read_file(path, _MAX_BYTES, partial(NotComparable, name)))
     return Side(name, text, _version(text))
@@ -128,7 +115,6 @@ def compare(old: Side, new: Side, clusters: Clusters, kustomize: Kustomize | Non
 
     Raises:
         NotWhole: only one side has Flux.
-        UsageError: a components file is no list of Kubernetes objects.
     """
     if old.overlay is not None and new.overlay is not None and not (old.path or new.path):
         return Difference(old, new, Findings(compare_files(old.overlay, new.overlay).changes))
@@ -176,11 +162,7 @@ def _version(text: str) -> Version | None:
 
 
 def _text(name: str, data: bytes) -> str:
-    """Return the text of a components file.
-
-    Raises:
-        NotComparable: it is no text, has no objects, or has definitions that cannot be read.
-    """
+    """Return the text of a components file."""
     try:
         text = data.decode()
         crds(text)

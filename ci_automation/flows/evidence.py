@@ -37,7 +37,6 @@ class Evidence(Protocol):
 
     def look(self, version: Version) -> Verdict:
         """Return its word on promoting `version`; evidence that cannot be read does not speak for it."""
-        ...
 
 
 class UnsafeEvidence(UsageError):

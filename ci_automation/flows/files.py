@@ -87,11 +87,7 @@ def read_folder(folder: Path, refused: type[UsageError] = UnreadableFolder) -> T
 
 
 def beside_components(overlay: Tree, path: str) -> Tree:
-    """Return `overlay`, if it has no file at the path of the components, which would be lost without a word.
-
-    Raises:
-        UnreadableOverlay: it has one.
-    """
+    """Return `overlay`; raise `UnreadableOverlay` if it has a file where the components go, which would be lost."""
     if path in overlay.by_path:
         raise UnreadableOverlay(f"the overlay has a file at {path}, where the components file goes")
     return overlay
@@ -111,9 +107,6 @@ def below(folder: Path, left_out: Collection[str]) -> Iterator[os.DirEntry[str]]
     """Yield the entries of a folder and its subfolders in the order of their names, without following links.
 
     Entries whose name is in `left_out` are skipped, with everything in them.
-
-    Raises:
-        OSError: a folder cannot be read.
     """
     waiting = _backwards(folder)
     while waiting:
@@ -220,7 +213,6 @@ def read_plan_file(path: Path) -> Plan:
     """Return the plan in a file.
 
     Raises:
-        UnreadablePlan: it cannot be read, or is too large to be a plan.
         InvalidPlan: it is no plan that this version takes.
     """
     data = read_file(path, MAX_PLAN_BYTES, partial(UnreadablePlan, path))

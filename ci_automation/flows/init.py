@@ -132,9 +132,6 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
 
     The gates on hazards judge it, as at the first promotion to a channel. What needs approval is in the result, which
     the operator sees.
-
-    Raises:
-        ChannelExists, UnprovenRendering, ImageMissing, FirstRefused: see `propose_init`.
     """
     return publish_first(propose_init(channel, version, ports, intent), ports, intent)
 
@@ -145,7 +142,6 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
     Raises:
         ChannelExists: the channel has something else.
         UnprovenRendering: nothing proves the rendering, and that is not accepted.
-        ImageMissing: an image is to be pinned, and is not there.
         FirstRefused: it would break clusters, or policy refuses it.
         WasNewer, StillHeld: the channel had a newer version before it was deleted, or was moved back from this.
     """
@@ -179,11 +175,7 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
 
 
 def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> FirstArtifact:
-    """Publish a first artifact, if the channel still has nothing, or has it already, and return it.
-
-    Raises:
-        ChannelMoved: the channel has something else by now.
-    """
+    """Publish a first artifact, if the channel still has nothing, or has it already, and return it."""
     publication = replace(first.publication, approval=intent.approval)
     signed = ports.signer is not None
     if first.is_there:
@@ -244,8 +236,6 @@ def push_manifests(channel: Reference, files: Tree, source: str, revision: str, 
         UnfitOrigin: the source or the revision is empty, or cannot be printed on one line.
         FluxInFolder: a file has the name of Flux's components.
         HoldsFlux: the channel has Flux.
-        PushRefused: it is paused or frozen, no window is open, or the same content was rolled back.
-        Conflict, VerificationFailed, SigningError: as `publish`.
     """
     for text in (source, revision):
         if not (text.isprintable() and 0 < len(text) <= _MAX_ORIGIN):
@@ -277,11 +267,7 @@ def push_manifests(channel: Reference, files: Tree, source: str, revision: str, 
 
 
 def _require_now(channel: Reference, digest: Digest, holds: Sequence[Hold], intent: Intent) -> None:
-    """Check that a team's own manifests may be published, or recorded, now.
-
-    Raises:
-        PushRefused: the channel is paused or frozen, no window is open, or the same content was rolled back.
-    """
+    """Check that a team's own manifests may be published, or recorded, now."""
     verdicts = (
         *version_verdicts(PUSHED, Situation(PUSHED, intent.policy, intent.now, paused=intent.paused)),
         hold_verdict(holds, Offered(digest=digest), intent.now),
@@ -294,9 +280,6 @@ def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
     """Write the record that an interrupted run owes for what the channel has: a rollback, or its publication again.
 
     Return whether a trusted signer has signed it.
-
-    Raises:
-        ChannelMovedBack: signed statements say that the channel had left it.
     """
     observed = observe(publication.channel, ports)
     placed = in_place(observed, publication.version, ports, intent, approved=True)

@@ -61,9 +61,6 @@ def lift(
     If none is on, nothing is written. Else `ask` gets them; its error prevents that.
 
     Raises:
-        NoSigner, IdentityChange: the end could not be signed by a trusted signer.
-        NobodyTrusted: there are no trusted signers, so no hold counts.
-        ChannelMovedBack, PublishedElsewhere: the channel is not where it belongs, and its hold is elsewhere.
         ChannelMoved: the channel moved meanwhile, and took its holds along.
         HoldNotKept: the registry does not keep the end.
     """

@@ -91,7 +91,6 @@ def read_bootstrapped(folder: Path, ports: Ports, intent: Intent, allowed: Migra
         UnfitBootstrap: it has no components file, or refers to what is outside of it.
         PlainSecrets, GitAppliesFolder: see there.
         HandEditedComponents: the components are not what their release renders with their options.
-        MadeByAnotherTool: another tool wrote them.
     """
     tree, path = _read(folder)
     if COMPONENTS not in tree.by_path:
@@ -119,11 +118,7 @@ def read_bootstrapped(folder: Path, ports: Ports, intent: Intent, allowed: Migra
 
 
 def require_encrypted(files: Tree, intent: Intent, *, lenient: bool = True) -> None:
-    """Check that no file holds a Secret in plain text that is not acknowledged; for `lenient` see `plain_secrets`.
-
-    Raises:
-        PlainSecrets: some do.
-    """
+    """Raise `PlainSecrets` if a Secret in plain text is not acknowledged; for `lenient` see `plain_secrets`."""
     found = {path: plain_secret(path) for path in plain_secrets(files, lenient=lenient)}
     policy, now = intent.policy, intent.now
     if left := {path: it for path, it in found.items() if not policy.acknowledged(it.fingerprint, now)}:
@@ -132,11 +127,7 @@ def require_encrypted(files: Tree, intent: Intent, *, lenient: bool = True) -> N
 
 
 def require_encrypted_build(hazards: Iterable[Hazard]) -> None:
-    """Check that kustomize makes no Secret in plain text of a first artifact, by the hazards that are not acknowledged.
-
-    Raises:
-        PlainSecrets: it does.
-    """
+    """Raise `PlainSecrets` if kustomize makes a Secret in plain text of a first artifact that is not acknowledged."""
     if told := [f"{it.sentence} ({it.fingerprint})" for it in hazards if it.subject.startswith(PLAIN)]:
         raise PlainSecrets("; ".join(told))
 

@@ -73,9 +73,6 @@ def mirror(
     published security advisories come along each time; where the source has none, those that are there stay.
 
     Raises:
-        ReleaseSourceError: a release is not there, or its files are not what its checksums say.
-        VerificationFailed: something is not signed as Flux signs it.
-        MirrorBusy, Unwritable: the directory cannot be written.
         LeavesDirectory: a link in it leads elsewhere.
     """
     with alone_in(place.folder):
@@ -108,11 +105,6 @@ def push(target: Reference, rendered: Registry, ports: Ports) -> tuple[tuple[Fet
 
     Upstream's renderings go to `rendered_beside(target)`, in the registry `rendered`. Return each release, the oldest
     first, and whether its files were written. A run that was cut off is repeated. The directory's advisories go along.
-
-    Raises:
-        ReleaseSourceError: the directory cannot be read, or the files of a release are not what its checksums say.
-        VerificationFailed: something is not signed as Flux signs it.
-        OtherRelease: the repository has other files of a release.
     """
     found = RegistryReleases(ports.registry, target)
     done = []

@@ -100,21 +100,13 @@ class Ports(Struct, frozen=True):
         return self.find_kustomize()
 
     def require_trusted(self) -> Trusted:
-        """Return the trusted signers.
-
-        Raises:
-            NobodyTrusted: there are none.
-        """
+        """Return the trusted signers; raise `NobodyTrusted` if there are none."""
         if self.trusted is None:
             raise NobodyTrusted(self.why_nobody)
         return self.trusted
 
     def own_signer(self) -> Signer:
-        """Return the signer of this run.
-
-        Raises:
-            NoSigner: there is none.
-        """
+        """Return the signer of this run; raise `NoSigner` if there is none."""
         if self.signer is None:
             raise NoSigner
         return self.signer
@@ -126,11 +118,7 @@ class Ports(Struct, frozen=True):
         return replace(self, clock=lambda: max(self.clock(), moment + _TICK))
 
     def with_overlay(self, intent: Intent) -> Intent:
-        """Return the intent with the overlay of the checkout, unless another one was given.
-
-        Raises:
-            UsageError: it cannot be used.
-        """
+        """Return the intent with the overlay of the checkout, unless another one was given."""
         if intent.overlay is not None or (folder := self.find_overlay()) is None:
             return intent
         return replace(intent, overlay=folder.tree, overlay_folder=folder.path)
@@ -142,11 +130,7 @@ class Ports(Struct, frozen=True):
         return Ledger(self.registry, channel, self.trusted)
 
     def writer(self, channel: Reference, run: Run) -> RecordWriter:
-        """Return what signs and attaches the records and holds of `channel`.
-
-        Raises:
-            NoSigner: there is nothing to sign them with.
-        """
+        """Return what signs and attaches the records and holds of `channel`; raise `NoSigner` if there is no signer."""
         from ci_automation.records.writer import RecordWriter
 
         return RecordWriter(self.registry, channel, self.own_signer(), run.url or None, self.say)

@@ -108,11 +108,7 @@ class Promoted(Struct, frozen=True):
         return bool(self.considered.gates) and not self.done and not self.considered.interrupted
 
     def require_done(self, *, told: bool = False) -> None:
-        """Check that the target has the digest now.
-
-        Raises:
-            PromotionNotApproved, PromotionRefused: it has not; unless people were `told`, that says why and what to do.
-        """
+        """Check that the target has the digest now."""
         if self.waits:
             needs_approval = self.considered.decision is Decision.APPROVAL
             raise (PromotionNotApproved if needs_approval else PromotionRefused)(self.considered, told=told)
@@ -123,10 +119,6 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
 
     Raises:
         OtherDigest: a person approved another.
-        SourceEmpty: there is no such source.
-        VerificationFailed: no trusted signer of that end signed what is at either end, or clusters of the
-            target would refuse it.
-        Conflict: another run published at the same time, or a version tag leads to a digest of another channel.
     """
     considered = consider(promotion)
     for digest in approved:
@@ -137,11 +129,7 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
 
 
 def promote_considered(considered: Considered, approval: Approval | None) -> Promoted:
-    """Do a promotion, if every gate lets it through by itself, or `approval` is a person's, of exactly this.
-
-    Raises:
-        VerificationFailed, Conflict: as `promote`.
-    """
+    """Do a promotion, if every gate lets it through by itself, or `approval` is a person's, of exactly this."""
     promotion = considered.promotion
     _settle_present(considered)
     if not considered.gates:
@@ -173,12 +161,7 @@ def _version_tags(considered: Considered, version: Version) -> VersionTags:
 
 
 def _require_believed(promotion: Promotion) -> None:
-    """Check that this run can sign the record of a promotion, and that trusted signers' records are such.
-
-    Raises:
-        NoSigner, SigningError: there is no signer, or it fails.
-        RecordNotBelieved: its signer is not trusted.
-    """
+    """Check that this run can sign the record of a promotion, and that trusted signers' records are such."""
     signer, trusted = promotion.ports.own_signer(), promotion.ports.require_trusted()
     if not trusted.names(signer.who):
         raise RecordNotBelieved(promotion.target, signer, trusted)

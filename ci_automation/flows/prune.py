@@ -72,7 +72,6 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime, g
     """Return what would go; nothing is written. What the channels that are `gone` had last is kept no more.
 
     Raises:
-        NobodyTrusted: no trusted signer tells what is ours.
         ChannelRemains: one of them has its tag, or no signed record names it.
     """
     trusted = ports.require_trusted()
@@ -218,11 +217,7 @@ def _attached(repository: Reference, digest: Digest, suffix: str = "") -> Refere
 
 
 def prune(found: Survey, ports: Ports) -> Iterator[Deleted]:
-    """Delete what goes, one after the other, and yield what was done; all tags are looked at again right before.
-
-    Raises:
-        DeletionRefused: the registry does not do that.
-    """
+    """Delete what goes, one after the other, and yield what was done; all tags are looked at again right before."""
     repository = found.repository
     deletion = _Deletion(repository, _tags(repository, ports), ports)
     for artifact in found.goes:

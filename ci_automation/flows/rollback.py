@@ -86,13 +86,6 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     """Return what moving `channel` back would do; nothing is written.
 
     What the channel has now need not have a trusted signature: nothing of it is taken along.
-
-    Raises:
-        NotInHistory: nothing says where to go back to, or that is not there.
-        NoSigner, IdentityChange, NobodyTrusted: this run cannot sign the hold as a trusted signer.
-        AmbiguousVersion, OtherVersion: where to go back to is not clear.
-        NotOfThisChannel, PastNotOurs, ForeignSignature: what it names was never this channel's.
-        NotBack: it is a newer version.
     """
     present = read_present(channel, ports)
     past = find_past(channel, wish.to, present.digest, ports)
@@ -245,10 +238,6 @@ def _move_back(proposal: RollbackProposal, writer: RecordWriter, ports: Ports, i
 
 
 def _require_accepted(shown: Rollback, ports: Ports) -> None:
-    """Check that clusters accept the target.
-
-    Raises:
-        ClusterWouldRefuse: they will not.
-    """
+    """Raise `ClusterWouldRefuse` unless clusters accept the target."""
     versions = (shown.base_version, shown.target_version)  # of clusters before it, and after it
     require_accepted_there(ports.registry, shown.channel.at_digest(shown.target), ports.require_trusted(), versions)

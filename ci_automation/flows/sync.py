@@ -69,8 +69,6 @@ def sync(
 
     Raises:
         NotForClusters: the channel is in an image layout directory.
-        NobodyTrusted: there is no signer whose signature a cluster could ask for.
-        Unsigned, ForeignSignature: what the channel has would not be accepted.
         InvalidSync, UnfitSettings: a name, the interval or a field is none that clusters take.
         NoTagInRange: clusters would find nothing.
     """
@@ -124,11 +122,7 @@ def unfit_for(made: Sync, tree: Tree, ports: Ports) -> tuple[str, ...]:
 
 
 def _selected(channel: Reference, ref: Mapping[str, Any], ports: Ports) -> Reference:
-    """Return what clusters follow now, in Flux's order: a digest, the newest tag of a range, a tag.
-
-    Raises:
-        NoTagInRange: no tag is in the range.
-    """
+    """Return what clusters follow now, in Flux's order: a digest, the newest tag of a range, a tag."""
     if "digest" in ref:
         return channel.at_digest(Digest.parse(ref["digest"]))
     if "semver" not in ref:
@@ -146,11 +140,7 @@ def _selected(channel: Reference, ref: Mapping[str, Any], ports: Ports) -> Refer
 
 
 def _entries(trusted: Trusted, own: Mapping[str, Any]) -> Trusted:
-    """Return who is trusted, or the identities that the configuration gives clusters.
-
-    Raises:
-        UnfitVerification: clusters verify by a key, or an entry is no pair of anchored patterns.
-    """
+    """Return who is trusted, or the identities that the configuration gives clusters."""
     if "matchOIDCIdentity" not in own:
         return trusted
     if isinstance(trusted, TrustedKeys):

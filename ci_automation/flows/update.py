@@ -65,11 +65,7 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
 
 
 def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
-    """Return the plan for `channel`, after signing again what it has, or taking over what a person adopts.
-
-    Raises:
-        VerificationFailed: see `update`.
-    """
+    """Return the plan for `channel`, after signing again what it has, or taking over what is adopted; see `update`."""
     observed, signed = _observe_or_heal(channel, ports, intent)
     planned = plan_on(observed, ports, intent)
     placed = planned.placed(ports, intent)
@@ -79,11 +75,7 @@ def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
 
 
 def adopt(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
-    """Take over what a person adopts, and do nothing else: a promoted channel is never planned.
-
-    Raises:
-        VerificationFailed: see `update`.
-    """
+    """Take over what a person adopts, and do nothing else: a promoted channel is never planned; see `update`."""
     require_signer(ports, intent)
     observed = observe_or_adopt(channel, ports, intent)
     version = read_contents(observed, ports, intent).version
@@ -94,13 +86,7 @@ def adopt(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
 
 
 def _observe_or_heal(channel: Reference, ports: Ports, intent: Intent) -> tuple[Observed, bool]:
-    """Return what `channel` has now, and whether it had lost its signature and this run signed it again (ADR 0005).
-
-    Raises:
-        NotOurs: it is not signed, and the channel's newest record is not about it.
-        ForeignSignature: another signer signed it.
-        NotAdopted: a person was asked, and did not say yes.
-    """
+    """Return what `channel` has now, and whether it had lost its signature and this run signed it again (ADR 0005)."""
     require_signer(ports, intent)
     try:
         return observe_or_adopt(

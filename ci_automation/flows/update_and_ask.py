@@ -127,7 +127,6 @@ def apply_approved(channel: Reference, ports: Ports, intent: Intent, desks: Desk
 
     Raises:
         ApprovalNotCounted: what was found is no approval.
-        PolicyRefused, Conflict: see `apply_granted`.
     """
     progress = _apply(channel, ports, intent, desks)
     if progress.refused and progress.granted is None:
@@ -208,13 +207,7 @@ def promote_approved(promotion: Promotion, approvals: Approvals) -> PromotionPro
 
 
 def promote_granted(promotion: Promotion, granted: GrantedApproval) -> PromotionProgress:
-    """Promote what was approved, or find that it is done.
-
-    Raises:
-        ApprovalOutdated, OtherDigest, ApprovalUsed, ApprovedUnseen, CameBack: the approval is of another
-            promotion, or is over.
-        PromotionRefused: a gate refuses it, or lets it wait.
-    """
+    """Promote what was approved, or find that it is done."""
     considered = consider(promotion)
     if not considered.gates and considered.digest == granted.request.target:
         return PromotionProgress(Promoted(considered, done=False))
@@ -228,7 +221,6 @@ def look_at_promotion(promotion: Promotion, request: ApprovalRequest) -> Promoti
     """Return what an approval of `request` would promote, as it is decided now; nothing is written.
 
     Raises:
-        ApprovalOutdated, OtherDigest, CameBack: the request is of another promotion.
         PromotionRefused: a gate refuses it, or lets it wait.
     """
     considered = consider(promotion)
@@ -253,11 +245,7 @@ def _granted_promotion(considered: Considered, approvals: Approvals | None) -> G
 
 
 def _require_counts(granted: GrantedApproval, considered: Considered) -> None:
-    """Check that an approval is of all of this promotion, that it was not used, and that the source stayed in place.
-
-    Raises:
-        ApprovalOutdated, OtherDigest, ApprovalUsed, ApprovedUnseen, CameBack: it is not.
-    """
+    """Check that an approval is of all of this promotion, that it was not used, and that the source stayed in place."""
     promotion, request, step = considered.promotion, granted.request, considered.step
     if step is None or request.base != step.base:
         raise ApprovalOutdated(request, step.base if step else considered.digest)

@@ -117,7 +117,6 @@ class ReleaseSource(Protocol):
         Raises:
             InvalidReleaseList: the list is empty, or not a list of releases.
         """
-        ...
 
     def fetch(self, version: Version) -> FetchedRelease:
         """Return the release of `version`, its files checked against its checksums.
@@ -130,15 +129,12 @@ class ReleaseSource(Protocol):
             UnknownCommit: the source does not know the commit.
             UnsafeArchive, BadBundle: the file with the right checksum is not a manifests bundle.
         """
-        ...
 
     def advisories(self) -> tuple[Advisory, ...]:
         """Return the published security advisories about Flux, which nothing proves; none if the source has none."""
-        ...
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         """Return a file of the release of `version`, not verified, at most `limit` bytes, or None if it has none."""
-        ...
 
 
 def collected_files(version: Version, asset: Asset, where: str) -> ReleaseFiles:

@@ -179,11 +179,7 @@ def object_at(client: GitHub, path: str) -> Fields:
 
 
 def _objects_at(client: GitHub, path: str, *, key: str | None = None, limit: int = 1000) -> Iterator[Fields]:
-    """Yield at most `limit` of the objects that a path lists, page after page; under `key` where the list is in one.
-
-    Raises:
-        NotOnGitHub: GitHub has no such list.
-    """
+    """Yield at most `limit` of the objects that a path lists, page after page; under `key` where the list is in one."""
     what = f"GET {client.host}{path}"
     mark = "&" if "?" in path else "?"
     seen = 0
@@ -223,11 +219,7 @@ class OfRepository:
     def _query(
         self, asked: str, variables: Mapping[str, object], fragments: str = "", types: Mapping[str, str] | None = None
     ) -> tuple[Fields, Actor]:
-        """Return what GraphQL knows of the repository, and who asks; a variable is a text unless `types` has it.
-
-        Raises:
-            NotOnGitHub: the repository does not exist, or the token may not see it.
-        """
+        """Return what GraphQL knows of the repository, and who asks; a variable is a text unless `types` has it."""
         owner, _, short = self.name.partition("/")
         values = {"owner": owner, "name": short, **variables}
         declared = ", ".join(f"${each}: {(types or {}).get(each, 'String!')}" for each in values)

@@ -135,11 +135,7 @@ class GitHub:
         self._session.close()
 
     def get(self, path: str) -> GitHubValue | None:
-        """Return the value at `path`, or None if GitHub has none; a repeated read only asks whether it changed.
-
-        Raises:
-            GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
-        """
+        """Return the value at `path`, or None if GitHub has none; a repeated read only asks whether it changed."""
         what = f"GET {self.host}{path}"
         etag, remembered = self._remembered.get(path, ("", None))
         reply = self._call("GET", path, what, {"If-None-Match": etag} if remembered else {})
@@ -154,11 +150,7 @@ class GitHub:
         return answer
 
     def graphql(self, query: str, variables: Mapping[str, object]) -> Any:  # noqa: ANN401  # whatever was asked for
-        """Return the data of a GraphQL query, which must not change anything, with None for missing objects.
-
-        Raises:
-            GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
-        """
+        """Return the data of a GraphQL query, which must not change anything, with None for missing objects."""
         what = f"a GraphQL query to {self.host}"
         reply = self._ask(query, variables, what)
         self._require_ok(reply, what)
@@ -170,7 +162,6 @@ class GitHub:
         Raises:
             AnswerLost: GitHub may have done it.
             PermissionMissing, NotOnGitHub, GitHubRefused: GitHub did not do it.
-            GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
         """
         named = _MUTATION.search(mutation)
         what = f"{named[1] if named else 'a mutation'} on {self.host}"
@@ -187,7 +178,6 @@ class GitHub:
         Raises:
             AnswerLost: GitHub may have done a POST.
             RepositoryRenamed, PermissionMissing, NotOnGitHub, GitHubRefused: GitHub did not do it.
-            GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
         """
         what = f"{verb} {self.host}{path}"
         self._require_token(what)
@@ -198,11 +188,7 @@ class GitHub:
         return GitHubValue(document(reply, what) if reply.body else None)
 
     def asset(self, repository: str, identity: int, limit: int) -> bytes:
-        """Return the bytes of a release's asset, at most `limit`; only the API's host gets the token.
-
-        Raises:
-            GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
-        """
+        """Return the bytes of a release's asset, at most `limit`; only the API's host gets the token."""
         what = f"the download of asset {identity} of {repository}"
         url = f"{self._base}/repos/{repository}/releases/assets/{identity}"
         for _ in range(_MAXREDIRECTS + 1):

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.github.errors import (
-    EmptyRepository,
-    NotOnGitHub,
-    TooManyFiles,
-    UnexpectedGitHubAnswer,
-)
+from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TooManyFiles, UnexpectedGitHubAnswer
 from ci_automation.github.files import PLAIN_MODES, Files
 from ci_automation.github.making import MAKING, BranchLog
 from ci_automation.github.model import Actor, BranchUpdate, Comparison, ContentAt, ContentMerge, Making, PullSnapshot

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from ci_automation.github.answers import Fields, object_at, segment
-from ci_automation.github.errors import (
-    EmptyRepository,
-    NotOnGitHub,
-    TeamHidden,
-    TooManyPulls,
-    UnexpectedGitHubAnswer,
-)
+from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, TooManyPulls, UnexpectedGitHubAnswer
 from ci_automation.github.making import BranchLog
 from ci_automation.github.model import (
     Access,
@@ -27,15 +21,7 @@ from ci_automation.github.model import (
     PullSnapshot,
     Status,
 )
-from ci_automation.github.pulls import (
-    FILE,
-    PULL,
-    is_crowded,
-    own_numbers,
-    read_pull,
-    read_pulls,
-    read_text,
-)
+from ci_automation.github.pulls import FILE, PULL, is_crowded, own_numbers, read_pull, read_pulls, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -132,11 +118,7 @@ class Repository(BranchLog):
         return found
 
     def _own_pulls(self, branch: str, base: str, viewer: Actor, file: str) -> dict[int, PullRequest]:
-        """Return the newest requests from a branch of this repository by their numbers, whatever others there are.
-
-        Raises:
-            TooManyPulls: there are more than a run reads.
-        """
+        """Return the newest requests from a branch of this repository by their numbers, whatever others there are."""
         owner = self.name.partition("/")[0]
         listed = tuple(self._listed(f"/pulls?state=all&head={segment(f'{owner}:{branch}')}", limit=_MOST_PULLS))
         if len(listed) == _MOST_PULLS:

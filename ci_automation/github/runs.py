@@ -81,11 +81,7 @@ class Runs(OfRepository):
         return tuple(islice((found[number] for number in sorted(found, reverse=True)), limit))
 
     def run(self, number: int) -> WorkflowRun:
-        """Return a run by its id.
-
-        Raises:
-            NotOnGitHub: the run does not exist.
-        """
+        """Return a run by its id; raise `NotOnGitHub` if it does not exist."""
         return _run(self._one(f"/actions/runs/{number}"))
 
     def cancel(self, number: int) -> None:
@@ -148,11 +144,7 @@ class Runs(OfRepository):
         return self._one(f"/actions/workflows/{segment(file)}").text("state")
 
     def workflow_created(self, file: str) -> datetime:
-        """Return since when GitHub knows a workflow.
-
-        Raises:
-            NotOnGitHub: the workflow does not exist.
-        """
+        """Return since when GitHub knows a workflow; raise `NotOnGitHub` if it does not know it."""
         return self._one(f"/actions/workflows/{segment(file)}").time("created_at")
 
     def enable_workflow(self, file: str) -> None:

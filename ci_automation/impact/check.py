@@ -48,11 +48,7 @@ class KubernetesRange(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the range that `text` writes.
-
-        Raises:
-            InvalidKubernetes: it is none, or upside down.
-        """
+        """Return the range that `text` writes; raise `InvalidKubernetes` if it is none, or upside down."""
         match = _RANGE.fullmatch(text.strip())
         if not match or (match[2] and int(match[2]) < int(match[1])):
             raise InvalidKubernetes(text)
@@ -99,7 +95,6 @@ class Images(Protocol):
         Raises:
             RegistryError: the registry cannot be reached, or does not let us look.
         """
-        ...
 
 
 class Applied(Struct, frozen=True):

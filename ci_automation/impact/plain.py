@@ -76,11 +76,7 @@ def _check(text: str) -> None:
 
 
 def _closed(text: str, quote: str) -> bool:
-    """Return whether a line within quotes ends with the one that closes them.
-
-    Raises:
-        NotPlain: there is something behind that quote, or the line ends with spaces, which count or do not.
-    """
+    """Return whether a line within quotes ends with the one that closes them."""
     left = _ESCAPED[quote].sub("", text)
     if left.count(quote) > left.endswith(quote) or text.endswith(" "):
         raise NotPlain

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ci_automation.impact.change import ChangeKind, Severity
-from ci_automation.impact.security import (
-    POD,
-    container_context,
-    context,
-    host_paths,
-    host_ports,
-    opening,
-)
+from ci_automation.impact.security import POD, container_context, context, host_paths, host_ports, opening
 from ci_automation.impact.values import (
     MISSING,
     Pair,

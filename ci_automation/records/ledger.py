@@ -113,20 +113,12 @@ class Ledger(Struct, frozen=True):
         return _newest(self.all_moves())
 
     def went_to(self, digest: Digest) -> Digest | None:
-        """Return what the channel had last, if its records say that it had `digest` before that.
-
-        Raises:
-            ImmutableTagMoved: a tag hides a digest.
-        """
+        """Return what the channel had last, if its records say that it had `digest` before that."""
         last = self.last() if self.records(digest) else None
         return last.digest if last is not None and last.digest != digest else None
 
     def last(self) -> Record | None:
-        """Return the record of what the channel had last; a rollback that wrote none yet is known by its hold.
-
-        Raises:
-            ImmutableTagMoved: a tag hides a digest.
-        """
+        """Return the record of what the channel had last; a rollback that wrote none yet is known by its hold."""
         moves = self.all_moves()
         if (newest := _newest(moves)) is None:
             return None
@@ -135,28 +127,16 @@ class Ledger(Struct, frozen=True):
         return max((newest, *back), key=lambda record: record.at)
 
     def all_moves(self) -> tuple[Record, ...]:
-        """Return the records of this channel about each digest that an immutable tag names, each digest's oldest first.
-
-        Raises:
-            ImmutableTagMoved: a tag hides a digest.
-        """
+        """Return the records of this channel about each digest that an immutable tag names, its oldest first."""
         return self._own(self._of_repository())
 
     def has_own_repository(self) -> bool:
-        """Return whether any record is about a channel of this repository; a mirror has records of other ones alone.
-
-        Raises:
-            ImmutableTagMoved: a tag hides a digest.
-        """
+        """Return whether any record is about a channel of this repository; a mirror has records of other ones alone."""
         home = self.name.rpartition(":")[0]
         return any(record.channel.rpartition(":")[0] == home for record in self._of_repository())
 
     def last_content(self) -> RecordedContent | None:
-        """Return the content from Git that the channel had last, by what any of its records says.
-
-        Raises:
-            ImmutableTagMoved: a tag hides a digest.
-        """
+        """Return the content from Git that the channel had last, by what any of its records says."""
         found = [record for record in self.all_moves() if record.content]
         return max(found, key=lambda record: record.at).content if found else None
 

@@ -40,11 +40,7 @@ def format_time(moment: datetime) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """Return the moment that `format_time` wrote.
-
-    Raises:
-        InvalidTime: it is none.
-    """
+    """Return the moment that `format_time` wrote; raise `InvalidTime` for anything else."""
     with suppress(ValueError):
         if _TIME.fullmatch(text):
             return datetime.fromisoformat(text)

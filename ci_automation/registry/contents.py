@@ -128,11 +128,7 @@ class StoredManifests:
         return answer
 
     def _is_written(self, reference: Reference, digest: Digest, deadline: Deadline) -> bool:
-        """Return whether a write that seemed to fail has succeeded.
-
-        Raises:
-            TagMoved: the tag names neither the written nor the previous digest.
-        """
+        """Return whether a write that seemed to fail has succeeded."""
         if reference.digest is not None or (before := self._seen.get(reference, digest)) == digest:
             return False  # a digest cannot move, and the tag's previous digest is unknown
         found = self._resolve(reference, deadline)
@@ -212,11 +208,9 @@ class IndexStore(Protocol):
 
     def read_index(self, tag: Reference) -> Index:
         """Return the index under a tag, empty if the tag does not exist."""
-        ...
 
     def write_index(self, tag: Reference, index: Index) -> None:
         """Store an index under a tag."""
-        ...
 
 
 def referrers_tag(reference: Reference, digest: Digest) -> Reference:
@@ -240,11 +234,7 @@ def is_no_api(answer: Answer) -> bool:
 
 
 def referrers_in(answer: Answer, what: str) -> tuple[Descriptor, ...]:
-    """Return the referrers in an answer of the API.
-
-    Raises:
-        UnexpectedAnswer: the answer is not a list of referrers.
-    """
+    """Return the referrers in an answer of the API; raise `UnexpectedAnswer` if it is not a list of them."""
     if answer.status == _OK:
         with suppress(InvalidIndex):
             return Index.parse(answer.body).manifests

@@ -84,7 +84,6 @@ class CredentialSource(Protocol):
         Raises:
             UsageError: the source is damaged, or a helper fails.
         """
-        ...
 
 
 class Anonymous(Struct, frozen=True):
@@ -112,11 +111,7 @@ class Variables(Struct, frozen=True):
     password: str
 
     def read(self, environment: Mapping[str, str]) -> Credential:
-        """Return the credential in the variables.
-
-        Raises:
-            MissingVariable: a variable is not set.
-        """
+        """Return the credential in the variables; raise `MissingVariable` if one is not set."""
         for name in (self.username, self.password):
             if not environment.get(name):
                 raise MissingVariable(name)

@@ -40,21 +40,13 @@ class NoSpace(UsageError):
 
 
 def require_readable(what: str, descriptor: Descriptor, limit: int) -> None:
-    """Check that a blob is small enough to be read.
-
-    Raises:
-        UnexpectedAnswer: it is not.
-    """
+    """Raise `UnexpectedAnswer` for a blob that is too large to be read."""
     if descriptor.size > limit:
         raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes, more than the limit of {limit}")
 
 
 def check_blob(what: str, descriptor: Descriptor, digest: Digest, size: int) -> None:
-    """Check the digest and the size of a blob that was read.
-
-    Raises:
-        ContentMismatch: they do not match the descriptor.
-    """
+    """Raise `ContentMismatch` if digest or size of a blob that was read are not the descriptor's."""
     if digest != descriptor.digest:
         raise ContentMismatch(what, descriptor.digest, digest)
     if size != descriptor.size:

@@ -154,7 +154,6 @@ class Registry(Protocol):
         If some of it fails, raise the first error in this order after all work has ended. Only the first piece of work
         may start a program or make a folder, because Ctrl-C lets only that one clean up.
         """
-        ...
 
     def identity(self, reference: Reference) -> str | None:
         """Return the name of the reference's repository in signed statements, or None if it has no identity.
@@ -162,15 +161,12 @@ class Registry(Protocol):
         The identity in a registry is the address. A layout directory may be moved or copied, so its identity is random,
         made by `give_identity` with the first channel.
         """
-        ...
 
     def give_identity(self, reference: Reference) -> None:
         """Give the reference's repository an identity, if it is empty and has none."""
-        ...
 
     def resolve(self, reference: Reference) -> Digest | None:
         """Return the digest of the manifest that `reference` names, or None if it does not exist."""
-        ...
 
     def manifest(self, reference: Reference) -> Manifest:
         """Return the manifest that `reference` names; its bytes match the digest, if the reference has one.
@@ -180,7 +176,6 @@ class Registry(Protocol):
             InvalidManifest: the reference names an index, or something else.
             ContentMismatch: the bytes do not match the digest.
         """
-        ...
 
     def stored(self, reference: Reference) -> Manifest | Index:
         """Return the manifest or the index that `reference` names; its bytes match the digest, if it has one.
@@ -190,7 +185,6 @@ class Registry(Protocol):
             InvalidManifest, InvalidIndex: it is neither.
             ContentMismatch: the bytes do not match the digest.
         """
-        ...
 
     def blob(self, reference: Reference, descriptor: Descriptor) -> bytes:
         """Return the bytes of a blob of the reference's repository.
@@ -199,23 +193,15 @@ class Registry(Protocol):
             NotFound: the blob does not exist.
             ContentMismatch: the bytes do not match the descriptor's digest and size.
         """
-        ...
 
     def require_writable(self, reference: Reference) -> None:
-        """Check that the credentials may write to the reference's repository; nothing is stored.
-
-        Raises:
-            AccessDenied, LayoutUnusable: they may not.
-        """
-        ...
+        """Raise `AccessDenied` or `LayoutUnusable` unless the credentials may write there; nothing is stored."""
 
     def put_blob(self, reference: Reference, data: bytes) -> Digest:
         """Store `data` in the reference's repository, unless it is already known there, and return its digest."""
-        ...
 
     def has_blob(self, reference: Reference, descriptor: Descriptor) -> bool:
         """Return whether the reference's repository has a blob; a directory's has it only if it is undamaged."""
-        ...
 
     def fetch_blob(self, reference: Reference, descriptor: Descriptor, file: BinaryIO) -> None:
         """Write a blob of the reference's repository, which may be too large for memory, to a file.
@@ -225,11 +211,9 @@ class Registry(Protocol):
             ContentMismatch: the bytes do not match the descriptor's digest and size.
             NoSpace: the file cannot be written.
         """
-        ...
 
     def send_blob(self, reference: Reference, descriptor: Descriptor, file: BinaryIO) -> None:
         """Store the blob that a file has, as `fetch_blob` wrote it, in the reference's repository."""
-        ...
 
     def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
         """Mount a blob from the source's repository in the reference's, and return whether the blob is there now.
@@ -240,7 +224,6 @@ class Registry(Protocol):
         Raises:
             OtherRegistry: the source is in another registry.
         """
-        ...
 
     def put_manifest(self, reference: Reference, manifest: Manifest | Index) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest.
@@ -250,7 +233,6 @@ class Registry(Protocol):
             NotFound: the registry lacks a blob of the manifest, or a manifest of the index. Not every registry checks.
             TagMoved: another writer moved the tag during the write.
         """
-        ...
 
     def delete_manifest(self, reference: Reference) -> None:
         """Delete the manifest with the reference's digest, if it exists, and with it every tag that names it.
@@ -262,14 +244,12 @@ class Registry(Protocol):
             InvalidReference: the reference has no digest.
             DeletionRefused: the registry refuses to delete manifests.
         """
-        ...
 
     def tags(self, reference: Reference) -> tuple[str, ...]:
         """Return all tags of the reference's repository, sorted; an empty tuple if the repository does not exist.
 
         That it does not is no answer where a tag of it was read before.
         """
-        ...
 
     def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
         """Return the referrers of `digest` in the reference's repository, each with its kind and annotations.
@@ -281,7 +261,6 @@ class Registry(Protocol):
         Raises:
             NotAnIndex: that tag names something else.
         """
-        ...
 
     def put_referrer(self, reference: Reference, manifest: Manifest, check: Callable[[], None] | None = None) -> Digest:
         """Store a manifest with a subject by its digest, make sure that it is listed, and return the digest.
@@ -296,4 +275,3 @@ class Registry(Protocol):
             NotAnIndex: that tag names something else, which stays.
             ReferrerLost: other writers kept overwriting the index.
         """
-        ...

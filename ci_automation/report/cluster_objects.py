@@ -83,11 +83,7 @@ def _named(values: Mapping[str, Any], key: str) -> str:
 
 
 def required_name(what: str, name: str) -> str:
-    """Return the name of a Secret or a namespace.
-
-    Raises:
-        InvalidObjectName: Kubernetes takes no such name.
-    """
+    """Return the name of a Secret or a namespace; raise `InvalidObjectName` if Kubernetes takes no such name."""
     fits = _NAMESPACE.fullmatch(name) if what == "namespace" else _SECRET_NAME.fullmatch(name)
     if len(name) > _MAX_NAME or not fits:
         raise InvalidObjectName(what, name)

@@ -114,11 +114,7 @@ def read_bundles(registry: Registry, reference: Reference, digest: Digest) -> It
 
 
 def _only_layer(registry: Registry, reference: Reference, manifest: Manifest) -> Bundle | None:
-    """Return the bundle in the only layer, as go-containerregistry finds it (`pkg/v1/partial`, `pkg/v1/remote`).
-
-    Raises:
-        NotFound, ContentMismatch: no client can read the layer.
-    """
+    """Return the bundle in the only layer, as go-containerregistry finds it (`pkg/v1/partial`, `pkg/v1/remote`)."""
     (layer,) = manifest.layers
     if layer.digest == manifest.config.digest:  # it is looked up by digest, in the config first
         layer = manifest.config

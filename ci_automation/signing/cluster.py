@@ -146,21 +146,13 @@ def _refused(reason: str) -> Judgement:
 
 
 def require_accepted(at: Reference, found: SignatureFindings, trusted: Trusted, versions: Iterable[Version]) -> None:
-    """Check that clusters with each of these versions accept an artifact with these signatures.
-
-    Raises:
-        ClusterWouldRefuse: a version refuses it.
-    """
+    """Raise `ClusterWouldRefuse` unless clusters with each of these versions accept an artifact so signed."""
     for flux in dict.fromkeys(versions):
         if not (judgement := judge_cluster(found, trusted, flux)).accepted:
             raise ClusterWouldRefuse(at, flux, judgement.reason)
 
 
 def require_accepted_there(registry: Registry, at: Reference, trusted: Trusted, versions: Iterable[Version]) -> None:
-    """Check the same of the signatures that a digest has in a registry now.
-
-    Raises:
-        ClusterWouldRefuse: a version refuses it.
-    """
+    """Do the same for the signatures that a digest has in a registry now."""
     assert at.digest is not None  # noqa: S101  # for the type checker
     require_accepted(at, examine(gather(registry, at, at.digest), trusted), trusted, versions)

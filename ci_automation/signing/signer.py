@@ -37,39 +37,20 @@ class Signer(Protocol):
 
     @property
     def who(self) -> Digest | Identity:
-        """Return the signer as `Verified.by` names it: the fingerprint of the key, or the certificate's identity.
-
-        Raises:
-            SigningError: the signer cannot learn its identity.
-        """
-        ...
+        """Return the signer as `Verified.by` names it: the fingerprint of the key, or the certificate's identity."""
 
     @property
     def trusted(self) -> Trusted:
-        """Return the one key or the one exact identity that a cluster must trust to accept this signer.
-
-        Raises:
-            SigningError: the signer cannot learn its identity.
-        """
-        ...
+        """Return the one key or the one exact identity that a cluster must trust to accept this signer."""
 
     def sign_payload(self, payload: bytes) -> Mapping[str, str]:
-        """Return the annotations of a legacy signature over `payload` (cosign's `SIGNATURE_SPEC.md`).
-
-        Raises:
-            SigningError: a service that the signer needs refuses, or cannot be reached.
-        """
-        ...
+        """Return the annotations of a legacy signature over `payload` (cosign's `SIGNATURE_SPEC.md`)."""
 
     def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
         """Return a Sigstore bundle v0.3 as JSON: a DSSE envelope over `statement`, an in-toto statement as JSON.
 
         Verifiers of artifacts accept only envelopes of the default type.
-
-        Raises:
-            SigningError: a service that the signer needs refuses, or cannot be reached.
         """
-        ...
 
 
 class LateSigner:
@@ -108,11 +89,7 @@ class LateSigner:
         return self._signer().sign_statement(statement, payload_type)
 
     def _signer(self) -> Signer:
-        """Return the signer itself.
-
-        Raises:
-            UsageError, SigningError: the key is missing, or unusable.
-        """
+        """Return the signer itself."""
         self.prepare()
         if isinstance(self._opened, Error):
             raise self._opened

@@ -141,11 +141,7 @@ class RekorLog:
         from ci_automation.net.network import Network  # only a release whose entry is not beside it needs all this
         from ci_automation.net.values import Call
         from ci_automation.signing.sigstore.exchange import JSON, RekorFailed, SigstoreExchange, UnsafeService
-        from ci_automation.signing.sigstore.rekor import (
-            UnreadableEntry,
-            entries_of_rekor_answer,
-            hashedrekord_proposal,
-        )
+        from ci_automation.signing.sigstore.rekor import UnreadableEntry, entries_of_rekor_answer, hashedrekord_proposal
 
         exchange = self._exchange or SigstoreExchange(Network.from_environment(os.environ))
         body = b'{"entries":[%b]}' % hashedrekord_proposal(Digest.of(message), signature, certificate)

@@ -13,12 +13,7 @@ from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.attached import MAX_STATEMENTS
 from ci_automation.records.notes import HoldStatement, Record
 from ci_automation.registry.contents import referrers_tag
-from tests.fakes.world import (
-    CHANNEL,
-    OVERLAY,
-    MemoryReleases,
-    World,
-)
+from tests.fakes.world import CHANNEL, OVERLAY, MemoryReleases, World
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Digest, Reference

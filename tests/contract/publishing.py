@@ -10,12 +10,7 @@ from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.verify import ensure_signed
-from tests.fakes.world import (
-    CHANNEL,
-    OVERLAY,
-    World,
-    signing_key,
-)
+from tests.fakes.world import CHANNEL, OVERLAY, World, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,17 +15,7 @@ from ci_automation.signing.trust import TrustedKeys
 from tests.contract.interference import Killed
 from tests.contract.planting import at
 from tests.fakes.registry import Asked
-from tests.fakes.world import (
-    CHANNEL,
-    MINOR,
-    OLD,
-    OVERLAY,
-    PATCH,
-    World,
-    intent,
-    made_once,
-    signing_key,
-)
+from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, made_once, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.dispatch import (
-    Delivery,
-    Dispatch,
-    DispatchApprovals,
-    EventType,
-    Sender,
-    Told,
-    announce,
-)
+from ci_automation.approval.dispatch import Delivery, Dispatch, DispatchApprovals, EventType, Sender, Told, announce
 from ci_automation.approval.port import ApprovalRequest, Approvals, Asked, AskedState
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.github.errors import InvalidToken

@@ -33,18 +33,7 @@ from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, ensure_signed
 from tests.contract.planting import EVERY, at, forget_records, forget_signature, made, plant, signatures
-from tests.fakes.world import (
-    CHANNEL,
-    MINOR,
-    NOW,
-    OLD,
-    OVERLAY,
-    PATCH,
-    World,
-    intent,
-    made_once,
-    signing_key,
-)
+from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, made_once, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,15 +23,7 @@ from ci_automation.impact.overlay.marking import marked
 from ci_automation.impact.overlay.outcome import read_marks, unmarked
 from ci_automation.impact.overlay.preflight import Preflight, preflight
 from ci_automation.report.bootstrap import install_order
-from tests.real.overlays import (
-    grave,
-    kustomize,
-    selected_by_annotation,
-    selected_by_marks,
-    step,
-    told,
-    tree,
-)
+from tests.real.overlays import grave, kustomize, selected_by_annotation, selected_by_marks, step, told, tree
 from tests.real.share import share
 from tests.unit.report.syncs import KEYLESS
 

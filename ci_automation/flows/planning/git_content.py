@@ -123,8 +123,6 @@ class GitContent:
 
         Raises:
             CheckoutDiffers: the checkout is not what GitHub has.
-            ConcealedOverlay: attributes of the default branch are about the files.
-            ReleaseSourceError: GitHub failed or refused.
         """
         place = self._place
         _, at, now = self._head = self._look()
@@ -177,7 +175,6 @@ class GitContent:
 
         Raises:
             ContentMoved: it does not.
-            ReleaseSourceError: GitHub failed or refused.
         """
         _, at, _ = self._look()
         place = self._place

@@ -119,10 +119,6 @@ def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
     """Return the plan for `channel`; nothing is written anywhere.
 
     Where nothing newer may be taken and nothing else is asked for, its manifest and signature are all that is read.
-
-    Raises:
-        Unsigned, ForeignSignature, ChannelMovedBack, PublishedElsewhere: nothing may be built on what the channel has.
-        NotAdopted: a person was asked whether to adopt it, and did not say yes.
     """
     observed = observe_or_adopt(channel, ports, intent, partial(look_ahead, ports=ports, intent=intent))
     return plan_on(observed, ports, intent)
@@ -193,11 +189,7 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
 
 
 def _pushed(observed: Observed, ports: Ports, intent: Intent) -> Planned:
-    """Return the empty plan for a team's own manifests: only `push` gives them another content.
-
-    Raises:
-        NotRendered: flags, an overlay or pinned images are asked for.
-    """
+    """Return the empty plan for a team's own manifests: only `push` gives them another content."""
     from ci_automation.flows.planning.base import NotRendered
     from ci_automation.flows.publication.placement import in_place
 

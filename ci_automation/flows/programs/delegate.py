@@ -61,14 +61,7 @@ class Delegated(Struct, frozen=True):
 
 
 def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource) -> Delegated:
-    """Return what `flux install --export` of the release's own CLI prints with `options`.
-
-    Raises:
-        UnknownFlag: the CLI does not list a flag that this program does not know.
-        DelegationFailed: no signature vouches for the CLI, there is none for this machine, or it fails.
-        InvalidChecksums: the release's checksums cannot be read.
-        ReleaseSourceError: the CLI cannot be fetched.
-    """
+    """Return what `flux install --export` of the release's own CLI prints with `options`."""
     version = release.release.version
     archive = _archive(release, releases)
     with TemporaryDirectory(prefix="flux-") as folder:
@@ -96,9 +89,6 @@ def _check_listed(version: Version, options: Options, help_text: Ended) -> None:
 
     What all of its commands take (where the cluster is, who asks) comes after those, and is no option of an artifact.
     A flag may come from an unreviewed request, and may name a file.
-
-    Raises:
-        DelegationFailed: the CLI can read the user's files.
     """
     if help_text.files_in_reach:
         reason = (

@@ -57,7 +57,6 @@ def confirm(observed: Observed, problem: str, ports: Ports, intent: Intent) -> N
 
     Raises:
         NotAdopted: the person did not.
-        HiddenContent: what it holds cannot be shown to a person as clusters see it.
     """
     if not ports.confirm(_adoption(observed, problem, ports, intent)):
         raise NotAdopted(observed.channel) from None
@@ -105,11 +104,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
 
 
 def _require_clear_names(tree: Tree) -> None:
-    """Check that a list of the names tells a person which files clusters get.
-
-    Raises:
-        HiddenContent: it does not.
-    """
+    """Raise `HiddenContent` unless a list of the names tells a person which files clusters get."""
     if len(tree.by_path) * (_ROW + max(map(len, tree.by_path), default=0)) > _MOST_SHOWN:
         raise HiddenContent(f"the list of its {len(tree.by_path)} files is longer than a page")
     looks: dict[str, str] = {}

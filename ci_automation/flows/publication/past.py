@@ -150,11 +150,7 @@ def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) ->
 
 
 def other_tags(channel: Reference, version: Version, present: Digest, ports: Ports) -> tuple[str, ...]:
-    """Return the immutable tags of a version in a channel's repository that lead to other digests than this one.
-
-    Raises:
-        ImmutableTagMoved: a tag points at another digest than the one it is named after.
-    """
+    """Return the immutable tags of a version in a channel's repository that lead to other digests than this one."""
     return tuple(
         sorted(tag for digest, tag in _of_version(channel, version, present, ports).items() if digest != present)
     )
@@ -208,7 +204,6 @@ def prove_past(channel: Reference, digest: Digest, ports: Ports) -> Past:
     Raises:
         NotOfThisChannel: it was published on other channels alone.
         PastNotOurs: no trusted signer signed it, and no record says that the channel had it.
-        ForeignSignature: another signer signed it.
     """
     ledger = ports.ledger(channel)
     found = ledger.all_records(digest)

@@ -72,9 +72,6 @@ def place(observed: Observed, ports: Ports, said: tuple[Said, ...] | None = None
     """Return a channel with what trusted signers said of the digest that it has; nothing without a trusted signer.
 
     That is `said`, if the caller has read it.
-
-    Raises:
-        NotAnIndex, TooManyRecords: an attacker hides some of it.
     """
     placed = Placed(**asdict(observed))
     if ports.trusted is None:
@@ -112,22 +109,14 @@ def _unrecorded(ledger: Ledger, held: tuple[Hold, ...], record: Record | None) -
 
 
 def had_last(channel: Reference, ports: Ports) -> tuple[Record | None, tuple[Hold, ...]]:
-    """Return what a channel had last, and the holds on that: deleting a tag ends no hold.
-
-    Raises:
-        ImmutableTagMoved: a tag hides a digest.
-    """
+    """Return what a channel had last, and the holds on that: deleting a tag ends no hold."""
     ledger = ports.ledger(channel)
     last = ledger.last()
     return last, ledger.holds(last.digest) if last else ()
 
 
 def as_mirrored(placed: Placed, ports: Ports) -> Placed:
-    """Return it without the channels of other repositories, unless a run published here: a mirror has no own records.
-
-    Raises:
-        ImmutableTagMoved, NotAnIndex, TooManyRecords: an attacker hides a part of the channel's past.
-    """
+    """Return it without the channels of other repositories, unless a run published here: a mirror has no records."""
     if not placed.others or ports.ledger(placed.channel).newest() is not None:
         return placed
     here = channel_name(ports.registry, placed.channel).rpartition(":")[0]
@@ -135,11 +124,7 @@ def as_mirrored(placed: Placed, ports: Ports) -> Placed:
 
 
 def problem_of(placed: Placed, version: Version, ports: Ports) -> VerificationFailed | None:
-    """Return why a channel, which has `version`, is not where it belongs; None if nothing speaks against it.
-
-    Raises:
-        ImmutableTagMoved, NotAnIndex, TooManyRecords: an attacker hides a part of the channel's past.
-    """
+    """Return why a channel, which has `version`, is not where it belongs; None if nothing speaks against it."""
     if placed.others:
         others = (known_as(ports.registry, placed.channel, name) for name in placed.others)
         return PublishedElsewhere(placed, tuple(others))
@@ -157,11 +142,6 @@ def in_place(observed: Observed, version: Version, ports: Ports, intent: Intent,
     """Return a channel, which has `version`, if it is where it belongs or a person adopts it.
 
     A person who `approved` this very digest for this channel is word enough that it belongs there.
-
-    Raises:
-        ChannelMovedBack: signed statements say that it had left this digest.
-        PublishedElsewhere: signed records say that the digest is another channel's.
-        NotAdopted: a person was asked, and did not say yes.
     """
     placed = observed if isinstance(observed, Placed) else place(observed, ports)
     if placed.trust is Trust.ADOPTED:
@@ -178,10 +158,6 @@ def in_place(observed: Observed, version: Version, ports: Ports, intent: Intent,
 
 
 def require_still_there(observed: Observed, ports: Ports) -> None:
-    """Check that a problem is not just that another run published while we looked.
-
-    Raises:
-        ChannelMoved: it is.
-    """
+    """Raise `ChannelMoved` if a problem is just that another run published while we looked."""
     if (now := ports.registry.resolve(observed.channel)) != observed.digest:
         raise ChannelMoved(observed.channel, observed.digest, now)

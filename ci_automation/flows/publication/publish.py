@@ -180,9 +180,6 @@ def _sign(publication: Publication, there: tuple[Descriptor, ...] | None, ports:
     """Sign what was pushed, and check what clusters make of it; `there` are its `.sig` of a moment ago.
 
     What others put beside it is read while it is signed, or after that if this run puts bundles there too.
-
-    Raises:
-        ClusterWouldRefuse: clusters would not accept it.
     """
     registry, channel, target = ports.registry, publication.channel, publication.composed.digest
     signer = ports.own_signer()
@@ -200,11 +197,7 @@ def _sign(publication: Publication, there: tuple[Descriptor, ...] | None, ports:
 
 
 def vouch_for(observed: Observed, version: Version, ports: Ports, intent: Intent) -> None:
-    """Sign what a channel has, and give it an immutable tag.
-
-    Raises:
-        VerificationFailed: clusters could find something else in it than its list of files shows.
-    """
+    """Sign what a channel has, and give it an immutable tag."""
     read_shown(observed, ports)
     ports.say(f"signing {observed.digest}")
     ports.registry.put_blob(observed.channel, CONFIG_BLOB)  # what another tool published may lack it
@@ -216,9 +209,6 @@ def _check_clusters(publication: Publication, signer: Signer, evidence: Signatur
     """Check that the clusters which read the channel will accept what it is about to point at.
 
     What we wrote was verified; what remains is what others put beside it: since Flux 2.8 a bundle hides the `.sig`.
-
-    Raises:
-        ClusterWouldRefuse: they will not.
     """
     channel, target, trusted = publication.channel, publication.composed.digest, signer.trusted
     findings = examine(evidence, trusted)

@@ -74,11 +74,7 @@ class VersionTagAstray(VerificationFailed):
 
 
 def tag_for_ever(channel: Reference, version: Version, manifest: Manifest, ports: Ports) -> None:
-    """Let the immutable tag of a manifest that is signed by now point at it.
-
-    Raises:
-        ImmutableTagTaken: it is there, with another digest.
-    """
+    """Let the immutable tag of a manifest that is signed by now point at it."""
     tag = channel.at_tag(immutable_tag(version, manifest.digest))
     tag_unless_taken(tag, manifest, ports.registry.resolve(tag), ports)
 
@@ -115,11 +111,7 @@ class VersionTags(Struct, frozen=True):
         return {tag: now for tag, now in zip(tags, leads, strict=True) if now != digest}
 
     def require_free(self, digest: Digest) -> None:
-        """Check that `settle` will move no tag of others.
-
-        Raises:
-            VersionTagTaken: it would.
-        """
+        """Raise `VersionTagTaken` if `settle` would move a tag of others."""
         for error in self._taken(self.astray(digest)).values():
             raise error
 
@@ -128,7 +120,6 @@ class VersionTags(Struct, frozen=True):
 
         Raises:
             ChannelMoved, TagMoved: another writer moved the channel or a tag at the same moment.
-            VersionTagTaken: a tag leads to what others published; all the other tags are where they belong.
         """
         registry, digest = self.ports.registry, manifest.digest
         astray = self.astray(digest)

@@ -158,9 +158,6 @@ def named_references(words: Sequence[str], artifacts: Sequence[Artifact], usual:
 
     Before any address, a word is the name of one of the configured `artifacts`, or a tag beside the first of them; if
     there is none, of the `usual` repository.
-
-    Raises:
-        InvalidReference: a word is none of that.
     """
     found: list[Reference] = []
     known = {it.name: it.channel for it in artifacts}
@@ -196,10 +193,6 @@ def families(artifacts: Iterable[Artifact], named: Mapping[str, Reference], afte
     """Return the configured channels and those that are `named`, each new one promoted from the one before it.
 
     Without names all configured channels are meant. `after` is for new ones; None: a day.
-
-    Raises:
-        UnfitAnswer: a channel is named after another one, and is rendered by itself; or it has another `after`.
-        InvalidDuration: `after` is not one.
     """
     known = {it.name: it for it in artifacts}
     channels = {**{name: it.channel for name, it in known.items()}, **named}
@@ -250,11 +243,7 @@ def is_action(text: str) -> bool:
 
 
 def require_action(text: str, server: str) -> None:
-    """Check that `is_action`.
-
-    Raises:
-        UnfitAnswer: it is not.
-    """
+    """Raise `UnfitAnswer` unless `is_action`."""
     repository, _, commit = text.partition("@")
     if commit and is_action(repository) and not is_action(text):
         error = UnfitAnswer(f"{commit!r} is not a commit: workflows take the action at the 40 digits of one")
@@ -268,11 +257,7 @@ def require_action(text: str, server: str) -> None:
 
 
 def require_usable(answers: Answers) -> None:
-    """Check that files can be made of the answers.
-
-    Raises:
-        UnfitAnswer: they cannot.
-    """
+    """Raise `UnfitAnswer` unless files can be made of the answers."""
     for channel in (answers.channels[name] for name in answers.named):
         if not isinstance(channel.repository, OciRepository):
             raise UnfitAnswer(f"{channel} is not in a registry, where clusters and workflows could reach it")
@@ -283,11 +268,7 @@ def require_usable(answers: Answers) -> None:
 
 
 def require_plain(what: str, name: str | None) -> None:
-    """Check that a repository, branch or overlay has a name that a workflow can have as it is.
-
-    Raises:
-        UnfitAnswer: it has not.
-    """
+    """Raise `UnfitAnswer` for a repository, branch or overlay whose name a workflow cannot have as it is."""
     if what == "repository" and name is not None and name.count("/") != 1:
         raise UnfitAnswer(f"the repository {name!r} is not OWNER/NAME")
     if name is not None and not _PLAIN[what].fullmatch(name):

@@ -69,8 +69,6 @@ def setup_files(answers: Answers, path: str, read: Callable[[str], str | None]) 
     which clusters follow it, with that `path` in the artifact.
 
     Raises:
-        UnfitAnswer, NotForClusters: an answer cannot be used.
-        InvalidConfig: the existing configuration cannot be used.
         UnfitWorkflows: the files would not fit together.
     """
     require_usable(answers)

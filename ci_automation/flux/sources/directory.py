@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.listing import listings, load, releases, tag_commit, usable
-from ci_automation.flux.release import (
-    FetchedRelease,
-    Release,
-    collected_files,
-    open_release,
-)
+from ci_automation.flux.release import FetchedRelease, Release, collected_files, open_release
 
 if TYPE_CHECKING:
     from pathlib import Path

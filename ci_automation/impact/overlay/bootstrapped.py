@@ -185,11 +185,7 @@ def generator_files(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def kustomization_in(path: str, data: bytes) -> Kustomization:
-    """Return the kustomization that a file is.
-
-    Raises:
-        UnfitBootstrap: it is none.
-    """
+    """Return the kustomization that a file is; raise `UnfitBootstrap` if it is none."""
     try:
         return read_kustomization(text_of(data), path, path.rpartition("/")[0] or ".")
     except Unreadable as error:
@@ -203,11 +199,7 @@ def documents_in(path: str, data: bytes) -> list[Mapping[str, Any]]:
 
 @lru_cache(maxsize=64)  # both sides of a step mostly have the same files
 def values_in(path: str, data: bytes) -> tuple[Any, ...]:
-    """Return the documents of a file.
-
-    Raises:
-        UnfitBootstrap: it is no YAML.
-    """
+    """Return the documents of a file; raise `UnfitBootstrap` if it is no YAML."""
     try:
         return (*map(plain, nodes(_text(path, data))),)
     except Unreadable as error:

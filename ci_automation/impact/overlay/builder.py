@@ -72,7 +72,6 @@ class Kustomize(Protocol):
         A build fails where it gives none, or takes too long, too much memory or too much output. kustomize is unusable
         where it cannot say whether it gives any.
         """
-        ...
 
 
 def innermost(said: str) -> str:

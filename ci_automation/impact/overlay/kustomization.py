@@ -74,11 +74,7 @@ class Effort:
         self.left = MAX_STEPS
 
     def spend(self, steps: int) -> None:
-        """Take steps away.
-
-        Raises:
-            TooMuch: fewer are left.
-        """
+        """Take steps away; raise `TooMuch` if fewer are left."""
         self.left -= steps
         if self.left < 0:
             raise TooMuch
@@ -274,11 +270,7 @@ def fields_within(node: yaml.Node) -> yaml.Node:
 
 
 def _spell(node: yaml.Node, names: frozenset[str]) -> None:
-    """Call the fields of a mapping, or of a list of them, by their names: Go's JSON decoder takes them in any case.
-
-    Raises:
-        Unreadable: a field is there twice, each in another case.
-    """
+    """Call the fields of a mapping, or of a list of them, by their names: Go's JSON decoder takes them in any case."""
     if is_a(node, "sequence"):
         for item in node.value:
             _spell(item, names)

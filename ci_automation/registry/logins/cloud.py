@@ -163,11 +163,7 @@ class Cloud(Hiding, Struct, frozen=True):
         return parsed_json(self.body(service, call))
 
     def body(self, service: str, call: Call) -> bytes:
-        """Return the body of a service's answer.
-
-        Raises:
-            CloudLoginFailed: the service refuses.
-        """
+        """Return the body of a service's answer; raise `CloudLoginFailed` if the service refuses."""
         answer = self.ask(service, call)
         if answer.status != HTTPStatus.OK:
             raise self.failed(service, answer.host, f"it answered {complaint(answer)}")
@@ -186,19 +182,11 @@ class Cloud(Hiding, Struct, frozen=True):
         raise self.failed(service, host, "its answer has no token")
 
     def file(self, variable: str) -> str:
-        """Return the text of the file that a variable names.
-
-        Raises:
-            NoCloudIdentity: the file cannot be read.
-        """
+        """Return the text of the file that a variable names; raise `NoCloudIdentity` if it cannot be read."""
         return self.text_of(self.value(variable), variable)
 
     def text_of(self, path: str, variable: str) -> str:
-        """Return the text of a file; `variable` is the one that led to it.
-
-        Raises:
-            NoCloudIdentity: the file cannot be read.
-        """
+        """Return the text of a file, to which `variable` led; raise `NoCloudIdentity` if it cannot be read."""
         try:
             with Path(path).open("rb") as file:
                 data = file.read(_MAX_FILE_BYTES + 1)

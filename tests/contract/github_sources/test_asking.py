@@ -9,9 +9,7 @@ import pytest
 
 from ci_automation.flux.release import InvalidReleaseList
 from ci_automation.flux.version import Version
-from ci_automation.github.errors import (
-    UnexpectedGitHubAnswer,
-)
+from ci_automation.github.errors import UnexpectedGitHubAnswer
 from tests.fakes.forge import TOKEN, Fault, Forge, times
 from tests.fakes.forge.described import PUBLIC
 from tests.fakes.releases import SampleRelease, advisory, write_releases

@@ -12,11 +12,7 @@ from ci_automation.flux.release import InvalidReleaseList
 from ci_automation.flux.sources.github import RepositoryNotFound
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
-from ci_automation.github.errors import (
-    InvalidApiUrl,
-    InvalidRepositoryName,
-    InvalidToken,
-)
+from ci_automation.github.errors import InvalidApiUrl, InvalidRepositoryName, InvalidToken
 from ci_automation.net.network import Network
 from ci_automation.net.session import Session
 from tests.fakes.forge import TOKEN, Fault, Forge, times

@@ -9,12 +9,7 @@ import pytest
 
 from ci_automation.errors import Error, ReleaseSourceError
 from ci_automation.flux.version import Version
-from ci_automation.github.errors import (
-    GitHubDenied,
-    GitHubUnreachable,
-    RateLimited,
-    UnexpectedGitHubAnswer,
-)
+from ci_automation.github.errors import GitHubDenied, GitHubUnreachable, RateLimited, UnexpectedGitHubAnswer
 from tests.contract.github_sources.conftest import NOW
 from tests.fakes.forge import RESET, TOKEN, Fault, Forge, times
 

@@ -12,11 +12,7 @@ from ci_automation.flux.version import Version
 from ci_automation.github import client as client_module
 from ci_automation.github import waiting
 from ci_automation.github.client import GitHub
-from ci_automation.github.errors import (
-    GitHubAnswerTooLarge,
-    GitHubUnreachable,
-    UnexpectedGitHubAnswer,
-)
+from ci_automation.github.errors import GitHubAnswerTooLarge, GitHubUnreachable, UnexpectedGitHubAnswer
 from ci_automation.net import session
 from ci_automation.net.values import Answer
 from tests.fakes.forge import RESET, TOKEN, Fault, Forge, times

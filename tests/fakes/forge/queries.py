@@ -8,14 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphql import (
-    ExecutionResult,
-    GraphQLError,
-    build_schema,
-    execute_sync,
-    parse,
-    validate,
-)
+from graphql import ExecutionResult, GraphQLError, build_schema, execute_sync, parse, validate
 
 from tests.fakes.forge.nodes import Nodes
 from tests.fakes.forge.releases import QueryError

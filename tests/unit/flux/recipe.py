@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.demo.samples import SAMPLES
-from ci_automation.flux.artifact import (
-    Recipe,
-)
+from ci_automation.flux.artifact import Recipe
 from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render

@@ -20,14 +20,7 @@ from ci_automation.records.content import (
     Statement,
     is_same_approval,
 )
-from ci_automation.records.notes import (
-    Approval,
-    InvalidRecord,
-    Record,
-    as_json,
-    format_time,
-    parse_time,
-)
+from ci_automation.records.notes import Approval, InvalidRecord, Record, as_json, format_time, parse_time
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux:production")
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

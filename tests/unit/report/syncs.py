@@ -5,11 +5,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.following import SyncSettings
 from ci_automation.flux.version import Version
-from ci_automation.report.sync import (
-    ByIdentity,
-    ByKey,
-    Sync,
-)
+from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
 ISSUER = r"^https://token\.actions\.githubusercontent\.com$"
 SUBJECT = r"^https://github\.com/acme/fleet/\.github/workflows/flux\.yaml@refs/heads/main$"
