@@ -1,22 +1,27 @@
-"""The objects of a multi-document text, each with its identity and its part of the text."""
+"""The objects of a multi-document text, each with its identity and its part of the text, or as kustomize knows them."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.artifact.yaml import Unreadable, child, line_of, nodes, plain, repeated, text
 from ci_automation.flux.text import SEPARATOR
-from ci_automation.impact.change import ObjectId
+from ci_automation.impact.change import ObjectId, Place
 from ci_automation.impact.parts import Definition, Text
 from ci_automation.impact.reading import Document, UnreadableObjects
 from ci_automation.impact.values import canonical, mapping, words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+
+    import yaml
 
 _MARKER = "---\n"
 _MAX_NAMES = 1_000  # what clusters take is shorter, all of it together; it is part of every change
@@ -150,7 +155,8 @@ def entries(
             yield Entry(_numbered(nameless), part.text, None, str(error))
             continue
         for document in found:
-            own = _trimmed(part.text if len(found) == 1 else part.text[document.start : document.end])
+            own = part.text if len(found) == 1 else part.text[document.start : document.end]
+            own = own.removeprefix(_MARKER).removesuffix("\n")
             for value in parts_of(document.value):
                 name = identity(value)
                 nameless += name is None
@@ -168,9 +174,97 @@ def _entry(name: ObjectId, value: Any, document: Document, text: str, *, short: 
     return Entry(name, known, replace(document, value=own), holds=holds, short=short)
 
 
-def _trimmed(text: str) -> str:
-    return text.removeprefix(_MARKER).removesuffix("\n")
-
-
 def _numbered(number: int) -> ObjectId:
     return ObjectId("", "Document", "", f"without a name, number {number}")
+
+
+_SEPARATOR = re.compile(r"\n---(?=\s|$)")  # it begins with fixed text, so it is found fast
+LARGE = 1 << 16  # more than one writes by hand
+_LIST = "List"
+_LOCAL = "config.kubernetes.io/local-config"
+# The kinds of Kubernetes that kustomize knows not to be in a namespace (kyaml, `IsCertainlyClusterScoped`).
+_CLUSTER_SCOPED = frozenset({
+    "APIService", "CSIDriver", "CSINode", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding",
+    "ComponentStatus", "CustomResourceDefinition", "FlowSchema", "IngressClass", "MutatingWebhookConfiguration",
+    "Namespace", "Node", "PersistentVolume", "PodSecurityPolicy", "PriorityClass", "PriorityLevelConfiguration",
+    "RuntimeClass", "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration", "VolumeAttachment",
+})  # fmt: skip
+
+
+class Listed(NamedTuple):
+    """An object and where it is; a local one is for kustomize alone, and is not applied."""
+
+    id: ObjectId
+    version: str
+    place: Place
+    is_local: bool
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return what kustomize allows only once."""
+        namespace = "" if self.id.kind in _CLUSTER_SCOPED else self.id.namespace or "default"
+        return (self.id.group, self.version, self.id.kind, namespace, self.id.name)
+
+
+@lru_cache(maxsize=64)  # one step's new components are the next one's old
+def listed_objects(written: str, file: str) -> tuple[Listed, ...]:
+    """Return the objects of a file; those in a `List` too.
+
+    Raises:
+        Unreadable: it is not YAML, or has something that is no object.
+    """
+    if len(written) > LARGE and (quick := _quick(written, file)):
+        return quick
+    found: list[Listed] = []
+    for node in nodes(written):
+        if line_of_key := repeated(node):
+            raise Unreadable("a key is there twice", line_of_key)
+        found += _parts(node, plain(node), file)
+    return tuple(found)
+
+
+def _quick(written: str, file: str) -> tuple[Listed, ...]:
+    """Return the objects of a large file as they are read to compare them; nothing unless each document is one."""
+    try:
+        found = read_objects(written)
+    except UnreadableObjects:
+        return ()
+    documents = [piece for piece in _SEPARATOR.split(f"\n{written}") if piece.strip()]
+    if len(found) != len(documents) or any(_is_list(each.value) for each in found):
+        return ()
+    return tuple(_listed(each.value, Place(file, each.line)) for each in found)
+
+
+def _parts(node: yaml.Node, value: Any, file: str) -> Iterator[Listed]:  # noqa: ANN401  # of YAML
+    """Yield an object, or those of a list and of the lists in it (kustomize, `Factory.inlineAnyEmbeddedLists`).
+
+    `node` is where the value stands, or what it is merged into.
+    """
+    at = line_of(node)
+    if not isinstance(value, dict):
+        raise Unreadable("it is no object", at)
+    if not _is_list(value):
+        yield _listed(value, Place(file, at))
+        return
+    items, (_, found) = value["items"], child(node, "items") or (0, None)
+    if not isinstance(items, list | None):
+        raise Unreadable("its items are no list", at)
+    for number, item in enumerate(items or ()):
+        if item is not None:
+            _, its = (found and child(found, number)) or (0, None)
+            yield from _parts(its or node, item, file)
+
+
+def _is_list(value: Mapping[str, Any]) -> bool:
+    return text(value.get("kind")).endswith(_LIST) and "items" in value
+
+
+def _listed(value: Mapping[str, Any], place: Place) -> Listed:
+    its = mapping(value.get("metadata"))
+    group, _, version = text(value.get("apiVersion")).rpartition("/")
+    kind, namespace, name = text(value.get("kind")), text(its.get("namespace")), text(its.get("name"))
+    if not kind or not name:
+        raise Unreadable(f"an object has no {'metadata.name' if kind else 'kind'}", place.line)
+    local = text(mapping(its.get("annotations")).get(_LOCAL, "false"))
+    return Listed(ObjectId(group, kind, namespace, name), version, place, local != "false")

@@ -37,10 +37,9 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.flux.version import Bump, Version
-from ci_automation.impact import plain
+from ci_automation.impact import objects, plain
 from ci_automation.impact.change import Certainty, ChangeClass, Hazard
 from ci_automation.impact.check import Check, Seen
-from ci_automation.impact.overlay import listed
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action, Allowance, MinorStep, Policy
 from ci_automation.records.ledger import ImmutableTagMoved
@@ -132,7 +131,7 @@ class TestPlan:
                 return _real(text, *rest, **more)
 
             monkeypatch.setattr(module, reader, reading)
-        monkeypatch.setattr(listed, "LARGE", 100)  # what is large of a real release is not of the samples
+        monkeypatch.setattr(objects, "LARGE", 100)  # what is large of a real release is not of the samples
         files = OVERLAY.replaced("a/kustomization.yaml", b"resources: [pod.yaml]\n").replaced(
             "a/pod.yaml", b"a: &b 1\n"
         )

@@ -6,7 +6,6 @@ __all__ = [
     "folders",
     "in_cluster",
     "kustomization",
-    "listed",
     "outcome",
     "preflight",
     "secrets",

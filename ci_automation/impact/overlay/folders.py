@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from ci_automation.artifact.yaml import NOT_YAML, BeyondLimits, Unreadable, nodes
 from ci_automation.impact.change import ObjectId, Place
+from ci_automation.impact.objects import LARGE, Listed, listed_objects
 from ci_automation.impact.overlay.kustomization import (
     NAMES,
     Effort,
@@ -27,7 +28,6 @@ from ci_automation.impact.overlay.kustomization import (
     to_read,
     to_skim,
 )
-from ci_automation.impact.overlay.listed import LARGE, Listed, objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -167,7 +167,7 @@ class _Walk:
             return
         if path in self._tree.by_path:
             self.result.files.add(path)
-            self._add(self._read(path, lambda written: objects(written, path)) or (), known)
+            self._add(self._read(path, lambda written: listed_objects(written, path)) or (), known)
         elif path in self._directories:
             self._add(self.kustomization(path, {}, reference.place, above).values(), known)
         else:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_automation.artifact.yaml import Unreadable
-from ci_automation.impact.overlay import listed as module
-from ci_automation.impact.overlay.listed import Listed, objects
+from ci_automation.impact import objects as module
+from ci_automation.impact.objects import Listed, listed_objects
 from tests.unit.impact.overlay.trees import COMPONENTS
 
 FORMS = {
@@ -36,10 +36,10 @@ def ids(found: tuple[Listed, ...]) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_large_file_is_read_like_a_small_one(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = ids(objects(FORMS[form], f"small {form}"))
+    small = ids(listed_objects(FORMS[form], f"small {form}"))
     monkeypatch.setattr(module, "LARGE", 0)
     assert small
-    assert ids(objects(FORMS[form], f"large {form}")) == small
+    assert ids(listed_objects(FORMS[form], f"large {form}")) == small
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_a_large_file_is_read_like_a_small_one(form: str, monkeypatch: pytest.Mo
 )
 def test_a_key_that_is_there_twice_is_told_as_kustomize_does(written: str) -> None:
     with pytest.raises(Unreadable, match="there twice"):
-        objects(written, "file.yaml")
+        listed_objects(written, "file.yaml")
 
 
 def test_where_they_are() -> None:
-    found = [(each.id.kind, each.place.line) for each in objects(COMPONENTS, "x.yaml")]
+    found = [(each.id.kind, each.place.line) for each in listed_objects(COMPONENTS, "x.yaml")]
     assert found == [
         ("Namespace", 3),
         ("CustomResourceDefinition", 9),
@@ -63,7 +63,7 @@ def test_where_they_are() -> None:
         ("Deployment", 22),
         ("Deployment", 36),
     ]
-    listed = objects("\n" + FORMS["a list"], "x.yaml")
+    listed = listed_objects("\n" + FORMS["a list"], "x.yaml")
     assert [(each.id.name, str(each.place)) for each in listed] == [("a", "x.yaml:6"), ("b", "x.yaml:7")]
 
 
@@ -90,7 +90,7 @@ ITEM = "{kind: A, metadata: {name: %s}}"
     ],
 )
 def test_lists_are_taken_apart_as_kustomize_does(written: str, names: str) -> None:
-    found = objects(written, "x.yaml")
+    found = listed_objects(written, "x.yaml")
     assert " ".join(f"{each.id.name}:{each.place.line}" for each in found) == names
 
 
@@ -113,9 +113,9 @@ def test_what_is_no_object_is_an_error(
 ) -> None:
     if large:
         monkeypatch.setattr(module, "LARGE", 0)
-    objects.cache_clear()
+    listed_objects.cache_clear()
     with pytest.raises(Unreadable, match=reason) as caught:
-        objects(text, "x.yaml")
+        listed_objects(text, "x.yaml")
     assert caught.value.line == line
 
 
@@ -129,7 +129,7 @@ def test_what_is_no_object_is_an_error(
     ],
 )
 def test_what_may_be_there_only_once(one: str, other: str, same: bool) -> None:
-    ((first,), (second,)) = (objects(text, "x.yaml") for text in (one, other))
+    ((first,), (second,)) = (listed_objects(text, "x.yaml") for text in (one, other))
     assert (first.key == second.key) is same
 
 
@@ -138,6 +138,6 @@ def test_anything_is_objects_or_an_error(text: str) -> None:
     for size in (0, 1 << 16):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "LARGE", size)
-            objects.cache_clear()
+            listed_objects.cache_clear()
             with contextlib.suppress(Unreadable):
-                assert all(each.id.name for each in objects(text, "x.yaml"))
+                assert all(each.id.name for each in listed_objects(text, "x.yaml"))
