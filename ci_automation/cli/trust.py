@@ -113,7 +113,7 @@ def _key(artifact: Artifact | None, given: Arguments) -> str:
 def _environment(location: str, given: Arguments) -> Mapping[str, str]:
     """Return the environment that opens a key, for which a person is asked once in a run."""
     if location not in given.environments:
-        from ci_automation.cli.password import environment_for
+        from ci_automation.cli.public_key import environment_for
 
         given.environments[location] = environment_for(location)
     return given.environments[location]
