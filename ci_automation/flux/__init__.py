@@ -4,7 +4,6 @@ __all__ = [
     "advisories",
     "artifact",
     "bundle",
-    "fluxreport",
     "following",
     "listing",
     "options",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.flux.fluxreport import MAX_REPORT_BYTES, FluxReport, InvalidReport, parse_reports
+from ci_automation.flows.evidence import MAX_REPORT_BYTES, FluxReport, InvalidReport, parse_reports
 
 
 def report(**spec: Any) -> dict[str, Any]:
