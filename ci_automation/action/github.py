@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.action.job import OldCheckout
 from ci_automation.artifact.reference import Digest
-from ci_automation.config.named_files import in_repository, named_files
+from ci_automation.config.model import in_repository, named_files
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
 

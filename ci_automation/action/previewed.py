@@ -1,7 +1,9 @@
 """The artifacts that a pull request would change: planned with what the head wants, at the places that the base names.
 
 Nothing is read from a checkout. Files that the base's configuration names (keys, trust roots, snapshots) come from the
-base commit, and the overlay from the commit that it is looked at on, with Git's own bytes.
+base commit, and the overlay from the commit that it is looked at on, with Git's own bytes. A request that names a host
+would get the job's credentials sent there, before a person has reviewed it: so where artifacts and releases are, who is
+trusted, and which files are read is as the base commit says.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from ci_automation.artifact.git import attribute_files, concealed
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.wiring import all_targets
 from ci_automation.config.load import parse_config
-from ci_automation.config.named_files import named_files
-from ci_automation.config.preview import not_previewed, preview_config
+from ci_automation.config.model import named_files
+from ci_automation.config.schema import keys
 from ci_automation.errors import Error
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.planning.shown import MOST_SHOWN, is_unseen
@@ -44,10 +46,14 @@ if TYPE_CHECKING:
     from ci_automation.config.model import Config
     from ci_automation.config.sections import Artifact
 
-    Obstacles = Callable[[str], Iterable[str]]  # why no merge approves content in a folder
+    Obstacles = Callable[[str], Iterable[str]]
 
 _MOST_FILES = 2_000
 _SAME = "the request changes nothing of it"
+# What a request may try out; every other field is the base's, also one that is not made yet.
+_OF_POLICY = ("own_policy", "refuse", "acknowledge", "allow_removal", "accept_edits")
+_OF_REQUEST = ("components_file", "flags", "overlay", "paused", "pin_images", *_OF_POLICY)
+_OF_FILE = ("source", "upstream")
 
 
 class CommitFiles(Struct, frozen=True):
@@ -229,3 +235,58 @@ def _content(artifact: Artifact, overlay: OverlayFolder | None) -> tuple[object,
 def _wish(goal: Target, overlay: OverlayFolder | None, run: ActionRun, *, images: bool) -> Prepared:
     ports = replace(goal.ports, images=goal.ports.images if images else None, say=run.say)
     return Prepared(ports, replace(goal.intent, overlay=overlay.tree if overlay else None))
+
+
+def preview_config(base: Config, head: Config) -> Config:
+    """Return the base's configuration with what the head's wants of the artifacts that both have."""
+    found = {it.name: it for it in head.artifacts}
+    return replace(
+        base,
+        artifacts=tuple(_followed(it, found[it.name]) for it in base.artifacts if it.name in found),
+        digest=head.digest,
+    )
+
+
+def _followed(base: Artifact, head: Artifact) -> Artifact:
+    values = {name: getattr(head, name) for name in _OF_REQUEST}
+    clusters = replace(base.clusters, kubernetes=head.clusters.kubernetes)
+    if base.flags.get("registry") != head.flags.get("registry"):
+        values["pin_images"] = False  # no image is looked up in a registry that a request names
+    return replace(base, **values, clusters=clusters)
+
+
+def not_previewed(base: Config, head: Config) -> Iterator[str]:
+    """Yield a sentence on everything in the head's configuration that a preview does not go by, and on new rules."""
+    if changed := [name for name in _OF_FILE if getattr(base, name) != getattr(head, name)]:
+        yield _told("the configuration", changed)
+    known, wanted = ({it.name: it for it in config.artifacts} for config in (base, head))
+    for name, artifact in known.items():
+        if name not in wanted:
+            yield f"{name} is taken out: no run would publish it any more"
+        else:
+            yield from _of_artifact(artifact, wanted[name])
+    for name in wanted.keys() - known.keys():
+        yield f"{name} is new: its address is not asked before the request is merged"
+
+
+def _of_artifact(base: Artifact, head: Artifact) -> Iterator[str]:
+    if changed := [*_differing(base, head)]:
+        yield _told(base.name, changed)
+    if rules := [name for name in ("policy", "paused") if getattr(base, name) != getattr(head, name)]:
+        yield f"{base.name}: {' and '.join(rules)} change; the verdicts here are those of the request's own rules"
+    if base.flags.get("registry") != head.flags.get("registry"):
+        yield f"{base.name}: the registry of the images changes; none is looked up there, nor shown with a digest"
+
+
+def _differing(base: Artifact, head: Artifact) -> Iterator[str]:
+    for key in keys(type(base)):
+        one, other = getattr(base, key.name), getattr(head, key.name)
+        if key.name == "clusters":
+            other = replace(other, kubernetes=one.kubernetes)
+        if key.name not in _OF_REQUEST and one != other:
+            yield key.written
+
+
+def _told(subject: str, changed: list[str]) -> str:
+    verb = "changes" if len(changed) == 1 else "change"
+    return f"{subject}: {', '.join(changed)} {verb}; the preview asks and trusts what the base commit names"

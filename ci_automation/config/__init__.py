@@ -11,8 +11,6 @@ __all__ = [
     "document",
     "load",
     "model",
-    "named_files",
-    "preview",
     "schema",
     "sections",
     "source",

@@ -7,6 +7,7 @@ camelCase, and `schema` describes it with the texts below them.
 from __future__ import annotations
 
 import enum
+import posixpath
 import re
 from datetime import timedelta
 from itertools import combinations
@@ -15,12 +16,13 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec import Struct, field
 
 from ci_automation.artifact.reference import InvalidReference, Reference, meant_address
+from ci_automation.config.source import DirectorySourceConfig
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ci_automation.artifact.reference import Digest
     from ci_automation.config.sections import Artifact
@@ -263,3 +265,22 @@ def _reference(text: str) -> Reference | None:
         return Reference.parse(text)
     except InvalidReference:
         return None
+
+
+def named_files(config: Config) -> Iterator[str]:
+    """Yield the files and folders of the repository that runs read: releases, trust, facts of clusters, evidence."""
+    source = config.source
+    named = [str(source.path) if isinstance(source, DirectorySourceConfig) else None, config.upstream.trust_config]
+    for it in config.artifacts:
+        named += [it.trust_config, *it.verify.public_keys, *it.clusters.snapshots, *it.clusters.objects]
+        named += [each.report for each in it.promote.evidence] if it.promote else []
+    yield from in_repository(named)
+
+
+def in_repository(named: Iterable[str | None]) -> Iterator[str]:
+    """Yield those of the named files and folders that are in the working directory, where the repository is."""
+    for text in filter(None, named):
+        path = posixpath.normpath(text)
+        is_address = "://" in text or text.startswith("layout:")
+        if not (is_address or path in {".", ".."} or path.startswith(("/", "../"))):
+            yield path

@@ -5,7 +5,7 @@ from typing import get_args
 
 from ci_automation.config.document import read_document
 from ci_automation.config.load import parse_config
-from ci_automation.config.named_files import named_files
+from ci_automation.config.model import named_files
 from ci_automation.config.schema import alternatives, is_section, keys, unwrapped
 from ci_automation.config.sections import File
 from ci_automation.config.values import LocalFile, PublicKeyLocation, Releases
