@@ -11,7 +11,7 @@ import posixpath
 import re
 from datetime import timedelta
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -71,9 +71,6 @@ class UnknownArtifact(UsageError):
 
 class Section(Struct, frozen=True):
     """One mapping of the file; the text below a field is the key's description in the JSON schema."""
-
-    later: ClassVar[frozenset[str]] = frozenset()
-    """Keys of the design that this version does not support."""
 
 
 class SigningMode(enum.StrEnum):

@@ -75,8 +75,7 @@ class _Reader:
         known = {key.written for key in keys(section)}
         for name in value:
             if name not in known:
-                what = "is not supported by this version" if name in section.later else _unknown(name, section)
-                self.problems.append(self.document.problem((*path, name), what, at_key=True))
+                self.problems.append(self.document.problem((*path, name), _unknown(name, section), at_key=True))
         return Given(section, values) if len(self.problems) == before else None
 
     def value(self, kind: object, value: object, path: Path) -> object:

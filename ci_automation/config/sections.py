@@ -2,14 +2,11 @@
 
 `Annotated[VALUE, SECTION]` is a value that `reader` makes of a section. The other sections, which flows use as they are
 in the file, are in `model`.
-
-`later` names keys of the design that this version does not support. It refuses them, because a policy without effect
-is dangerous.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import field
 from msgspec.structs import replace
@@ -220,8 +217,6 @@ class Defaults(Section, frozen=True):
 
 class Artifact(Defaults, frozen=True, kw_only=True):
     """One artifact to keep current."""
-
-    later: ClassVar[frozenset[str]] = frozenset({"pullFrom"})
 
     name: Name
     """The name of the artifact in outputs and on the command line."""

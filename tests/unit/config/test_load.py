@@ -494,17 +494,6 @@ class TestWhatIsWrong:
         ]
 
     @pytest.mark.parametrize(
-        ("text", "problem"),
-        [
-            pytest.param(
-                with_artifact("pullFrom: oci://r.example/a:b"), "5:5: artifacts[0].pullFrom: is", id="pullFrom"
-            ),
-        ],
-    )
-    def test_what_this_version_does_not_act_on_is_not_accepted(self, text: str, problem: str) -> None:
-        assert problems(text) == [f"{FILE}:{problem} not supported by this version"]
-
-    @pytest.mark.parametrize(
         ("line", "problem"),
         [
             pytest.param("signing: {mode: key}", "signing: mode key needs key", id="a key's mode without a key"),
