@@ -14,7 +14,7 @@ from ci_automation.cli.arguments import Arguments, ContradictingOptions, configu
 from ci_automation.cli.output import print_json, print_line, print_table, print_text, progress
 from ci_automation.cli.parameters import COMMON, IDENTITIES, HeadedCommand, known_versions, takes
 from ci_automation.cli.places import registry, release_source, upstream
-from ci_automation.flows.mirror import ARTIFACTS, Mirrored, MirrorFolder, mirror, push
+from ci_automation.flows.mirror import Mirrored, artifacts_in, mirror, push
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
@@ -107,11 +107,8 @@ def _contradiction(
 
 def _fill(folder: str, wanted: tuple[str, ...], given: Arguments, *, with_programs: bool) -> None:
     """Fill a directory, and say with what."""
-    artifacts = Reference.parse(f"layout:{Path(folder) / ARTIFACTS}")
-    ports = _ports(open_registry(artifacts), given)
-    done = mirror(
-        MirrorFolder(Path(folder), artifacts), ports, [*map(Version.parse, wanted)], with_programs=with_programs
-    )
+    ports = _ports(open_registry(artifacts_in(Path(folder))), given)
+    done = mirror(Path(folder), ports, [*map(Version.parse, wanted)], with_programs=with_programs)
     if given.output == "json":
         print_json({"folder": folder, "releases": [_json(each) for each in done]}, "mirror")
     elif done:
@@ -160,7 +157,7 @@ def _took(image: MirroredImage) -> str:
 
 def _push(folder: Path, target: Reference, given: Arguments) -> None:
     """Push the releases of a folder; a registry's must be signed by Flux, unless the configuration says otherwise."""
-    artifacts = Reference.parse(f"layout:{folder / ARTIFACTS}")
+    artifacts = artifacts_in(folder)
     there = upstream(replace(given, releases=str(target.repository)), configuration(given))
     proof = replace(there, manifests=artifacts.at_tag("latest"), find_registry=partial(open_registry, artifacts))
     ports = Ports(

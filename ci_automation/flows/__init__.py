@@ -26,7 +26,6 @@ __all__ = [
     "promote",
     "prune",
     "publication",
-    "release_folder",
     "rendering",
     "rollback",
     "setting_up",

@@ -7,16 +7,21 @@ repeated.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING
+import json
+from contextlib import contextmanager, suppress
+from datetime import UTC
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.artifact.reference import Reference
+from ci_automation.errors import UsageError
+from ci_automation.flows.files import Unwritable, read_file, write_file
 from ci_automation.flows.planning.findings import advisories
 from ci_automation.flows.programs.delegate import MAX_ARCHIVE_BYTES
 from ci_automation.flows.publication.copy import copy
-from ci_automation.flows.release_folder import RELEASES, alone_in, listed_release, write_lists, write_mirrored
 from ci_automation.flows.rendering import UpstreamArtifact, fetch, find_artifact, verify_artifact
 from ci_automation.flux.advisories import written_advisories
 from ci_automation.flux.bundle import (
@@ -28,30 +33,30 @@ from ci_automation.flux.bundle import (
     proof_names,
     verify_file,
 )
-from ci_automation.flux.release import FetchedRelease, Release, ReleaseIncomplete
-from ci_automation.flux.sources.directory import ADVISORIES, DirectorySource, LeavesDirectory
+from ci_automation.flux.release import FetchedRelease, ReleaseIncomplete, newest_of_minors
+from ci_automation.flux.sources.directory import (
+    ADVISORIES,
+    MAX_JSON_BYTES,
+    DirectorySource,
+    LeavesDirectory,
+    UnreadableDirectory,
+)
+from ci_automation.flux.version import read_version
 from ci_automation.registry.port import NotFound, Registry
 from ci_automation.registry.releases import RegistryReleases, put_advisories, put_release, rendered_beside
 from ci_automation.signing.upstream import UpstreamForged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
 
 PROGRAMS = ("linux_amd64", "linux_arm64")
-ARTIFACTS = "flux-manifests"  # the image layout in the directory
-_SERIES = 3  # minor releases that Flux supports at a time
-
-
-class MirrorFolder(Struct, frozen=True):
-    """The directory to fill, and the repository in it that upstream's artifacts go to."""
-
-    folder: Path
-    artifacts: Reference
+_ARTIFACTS = "flux-manifests"
+_RELEASES, _TAGS = "releases.json", "tags.json"
+_LOCK, _LOCK_SECONDS = ".flux-manifests.lock", 600
 
 
 class Mirrored(Struct, frozen=True):
@@ -63,8 +68,13 @@ class Mirrored(Struct, frozen=True):
     programs: tuple[str, ...]
 
 
+def artifacts_in(folder: Path) -> Reference:
+    """Return the image layout in a directory of releases, for what Flux itself rendered."""
+    return Reference.parse(f"layout:{folder / _ARTIFACTS}")
+
+
 def mirror(
-    place: MirrorFolder, ports: Ports, versions: Iterable[Version] = (), *, with_programs: bool = False
+    folder: Path, ports: Ports, versions: Iterable[Version] = (), *, with_programs: bool = False
 ) -> tuple[Mirrored, ...]:
     """Fill a directory with these releases, and return what was done, the oldest first.
 
@@ -75,28 +85,28 @@ def mirror(
     Raises:
         LeavesDirectory: a link in it leads elsewhere.
     """
-    with alone_in(place.folder):
-        wanted = sorted(set(versions)) or _newer(place.folder, ports)
+    with alone_in(folder):
+        wanted = sorted(set(versions)) or _newer(folder, ports)
         fetched: list[FetchedRelease] = []
         done = []
         for version in wanted:
             ports.say(f"mirroring {version}")
-            for path in (place.folder / str(version), place.folder / ARTIFACTS):
-                if not path.resolve().is_relative_to(place.folder.resolve()):
+            for path in (folder / str(version), folder / _ARTIFACTS):
+                if not path.resolve().is_relative_to(folder.resolve()):
                     raise LeavesDirectory(path)
-            release = _fetch(place.folder, version, ports)
+            release = _fetch(folder, version, ports)
             artifact = _artifact(version, ports)
-            programs = tuple(_programs(place.folder, release, ports)) if with_programs else ()
+            programs = tuple(_programs(folder, release, ports)) if with_programs else ()
             for name, content in _named_files(release):
-                write_mirrored(place.folder / str(version) / name, content)
+                write_mirrored(folder / str(version) / name, content)
             if artifact is not None:
-                _copy(place.artifacts, version, artifact, ports)
+                _copy(artifacts_in(folder), version, artifact, ports)
             fetched.append(release)
             done.append(Mirrored(version, release.vouched, artifact, programs))
         if known := advisories(ports):
-            write_mirrored(place.folder / ADVISORIES, written_advisories(known))
+            write_mirrored(folder / ADVISORIES, written_advisories(known))
         if fetched:
-            write_lists(place.folder, fetched)
+            write_lists(folder, fetched)
     return tuple(done)
 
 
@@ -137,21 +147,9 @@ def _pushed_files(release: FetchedRelease, ports: Ports) -> dict[str, bytes]:
 
 def _newer(folder: Path, ports: Ports) -> list[Version]:
     """Return what a run without a wish takes, the oldest first."""
-    present = DirectorySource(folder).list() if (folder / RELEASES).exists() else ()
+    present = DirectorySource(folder).list() if (folder / _RELEASES).exists() else ()
     newest = max((each.version for each in present if not each.prerelease), default=None)
     return newest_of_minors(ports.releases.list(newest), newest)
-
-
-def newest_of_minors(offered: Iterable[Release], newest: Version | None = None) -> list[Version]:
-    """Return the newest release of each of the last three minor series, or each that is newer than `newest`.
-
-    The oldest comes first. Candidates, and releases that cannot be taken, are left out.
-    """
-    usable = (it for it in offered if it.problem is None and not it.prerelease and not it.version.is_prerelease)
-    versions = sorted(it.version for it in usable)
-    if newest is not None:
-        return [version for version in versions if version > newest]
-    return list({version.minor: version for version in versions}.values())[-_SERIES:]
 
 
 def _fetch(folder: Path, version: Version, ports: Ports) -> FetchedRelease:
@@ -214,3 +212,88 @@ def _copy(artifacts: Reference, version: Version, artifact: UpstreamArtifact, po
     copy(artifact.upstream.registry, artifact.reference, ports.registry, target, artifact.digest)
     if artifact.vouched is not None:
         verify_artifact(version, artifact.upstream, ports.registry, target.at_digest(artifact.digest))
+
+
+class MirrorBusy(UsageError):
+    """A directory that another process is filling."""
+
+    hint = "Wait until it ends, then run the same command again."
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"another process has been writing to {folder} for {_LOCK_SECONDS} seconds")
+
+
+def write_lists(folder: Path, fetched: Iterable[FetchedRelease]) -> None:
+    """Add the releases to the two lists; what others have put there stays."""
+    releases, tags = {}, {}
+    for each in fetched:
+        version = str(each.release.version)
+        names = (it.name for it in (folder / version).iterdir() if not it.name.startswith("."))
+        releases[version] = listed_release(each, names)
+        tags[version] = {"commit": {"sha": each.commit}}
+    _merge(folder / _TAGS, "name", tags)
+    _merge(folder / _RELEASES, "tag_name", releases)
+
+
+def listed_release(fetched: FetchedRelease, assets: Iterable[str]) -> dict[str, Any]:
+    """Return a release as GitHub lists it, with these assets."""
+    release = fetched.release
+    return {
+        "draft": False,
+        "prerelease": release.prerelease,
+        "published_at": release.published_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "assets": [{"name": name} for name in sorted(assets)],
+    }
+
+
+def _merge(path: Path, key: str, new: Mapping[str, dict[str, Any]]) -> None:
+    """Write the list at `path` with the new items in it, newest version first, and others' after them as they were."""
+    old: Any = []
+    if path.exists():
+        try:
+            old = json.loads(read_file(path, MAX_JSON_BYTES, partial(UnreadableDirectory, path)))
+        except (ValueError, RecursionError):
+            raise UnreadableDirectory(path, "it is not JSON") from None
+    if not isinstance(old, list) or not all(isinstance(item, dict) and isinstance(item.get(key), str) for item in old):
+        raise UnreadableDirectory(path, "it does not have the format of GitHub's answer")
+    kept = [item for item in old if item[key] not in new]
+    versions = [*kept, *({key: name, **value} for name, value in new.items())]
+    known = [(version, item) for item in versions if (version := read_version(item[key])) is not None]
+    others = [item for item in kept if read_version(item[key]) is None]
+    ordered = [item for _, item in sorted(known, key=lambda each: each[0], reverse=True)]
+    write_mirrored(path, f"{json.dumps([*ordered, *others], indent=1)}\n".encode())
+
+
+def write_mirrored(path: Path, data: bytes) -> None:
+    """Write a file whole, unless it is there with these bytes; a link, a pipe or a device there is replaced."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.unlink()
+        elif path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+            return
+    except OSError as error:
+        raise Unwritable(path, error) from None
+    write_file(path, data)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Make the directory, and let no other process write to it meanwhile.
+
+    Raises:
+        MirrorBusy: another process writes to it for a long time.
+        Unwritable: it cannot be made or locked.
+    """
+    from filelock import FileLock, Timeout  # it costs 80 ms, and only writers need it
+
+    lock = FileLock(folder / _LOCK, timeout=_LOCK_SECONDS)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = lock.acquire()
+    except Timeout:
+        raise MirrorBusy(folder) from None
+    except OSError as error:
+        raise Unwritable(folder, error) from None
+    with held:
+        yield

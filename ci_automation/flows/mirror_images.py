@@ -16,9 +16,9 @@ from msgspec import Struct
 from ci_automation.artifact.index import Index
 from ci_automation.artifact.reference import LayoutDirectory, OciRepository, Reference
 from ci_automation.errors import Conflict, RegistryError
-from ci_automation.flows.mirror import newest_of_minors
 from ci_automation.flows.publication.copy import Copying, require_attached_to_nothing
 from ci_automation.flows.rendering import fetch
+from ci_automation.flux.release import newest_of_minors
 from ci_automation.flux.text import SEPARATOR, image_names
 from ci_automation.registry.images import parse_image
 from ci_automation.registry.port import NotFound

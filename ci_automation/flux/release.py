@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.advisories import Advisory
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_SERIES = 3  # minor releases that Flux supports at a time
 
 
 class ReleaseNotFound(ReleaseSourceError):
@@ -171,3 +172,15 @@ def open_release(release: Release, files: ReleaseFiles, commit: str) -> FetchedR
     if not _COMMIT.fullmatch(commit):
         raise UnknownCommit(release.version, f"{commit[:80]!r} is not the name of a commit")
     return FetchedRelease(release, ManifestsBundle.from_archive(files.bundle), commit, files)
+
+
+def newest_of_minors(offered: Iterable[Release], newest: Version | None = None) -> list[Version]:
+    """Return the newest release of each of the last three minor series, or each that is newer than `newest`.
+
+    The oldest comes first. Candidates, and releases that cannot be taken, are left out.
+    """
+    usable = (it for it in offered if it.problem is None and not it.prerelease and not it.version.is_prerelease)
+    versions = sorted(it.version for it in usable)
+    if newest is not None:
+        return [version for version in versions if version > newest]
+    return list({version.minor: version for version in versions}.values())[-_SERIES:]

@@ -19,12 +19,11 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, OCI_MANIFE
 from ci_automation.artifact.reference import Digest, LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.errors import Error, ReleaseSourceError
-from ci_automation.flows import release_folder as module
+from ci_automation.flows import mirror as module
 from ci_automation.flows.files import Unwritable
-from ci_automation.flows.mirror import MirrorFolder, mirror, push
+from ci_automation.flows.mirror import MirrorBusy, mirror, push
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.publication.copy import TooManyReferrers, copy
-from ci_automation.flows.release_folder import MirrorBusy
 from ci_automation.flows.rendering import fetch, find_artifact
 from ci_automation.flux.advisories import advisories_in
 from ci_automation.flux.bundle import ChecksumMismatch
@@ -125,8 +124,7 @@ class Site:
 
     def mirror(self, *versions: str, ports: Ports | None = None, with_programs: bool = False) -> tuple[Mirrored, ...]:
         wanted = [Version.parse(text) for text in versions]
-        place = MirrorFolder(self.folder, self.artifacts)
-        return mirror(place, ports or self.ports(), wanted, with_programs=with_programs)
+        return mirror(self.folder, ports or self.ports(), wanted, with_programs=with_programs)
 
     def inside(self) -> Ports:
         """Return the world of the air-gapped side: the directory alone, and the roots that were carried there."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flows import mirror as mirroring
-from ci_automation.flows.mirror import MirrorFolder, mirror
+from ci_automation.flows.mirror import mirror
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.rendering import fetch, find_artifact
 from ci_automation.flux.bundle import checksums_name
@@ -130,7 +130,7 @@ def made(
         client = GitHub(TOKEN, github.url)
         upstream = Upstream(TrustRoot.from_file(files.trusted_root), True, place, lambda: open_registry(place))
         ports = Ports(open_registry(made.artifacts), GitHubSource(client), find_upstream=lambda: upstream)
-        done = mirror(MirrorFolder(folder, made.artifacts), ports)
+        done = mirror(folder, ports)
         client.close()
         assert [each.version for each in done] == list(VERSIONS)
         for each in VERSIONS:

@@ -26,6 +26,7 @@ from ci_automation.flux.release import (
     ReleaseNotFound,
     UnknownCommit,
     collected_files,
+    newest_of_minors,
     open_release,
 )
 from ci_automation.flux.version import Version, read_version
@@ -297,3 +298,18 @@ def test_the_files_of_a_release_are_collected_by_their_names() -> None:
     del there["manifests.tar.gz"]
     with pytest.raises(ReleaseIncomplete, match=r"here has no manifests\.tar\.gz"):
         collected_files(version, asset, "here")
+
+
+@pytest.mark.parametrize(
+    ("newest", "taken"),
+    [
+        pytest.param(None, ["v2.7.5", "v2.8.8", "v2.9.4"], id="the newest of each of the last three minors"),
+        pytest.param("v2.8.7", ["v2.8.8", "v2.9.3", "v2.9.4"], id="each that is newer than what is there"),
+    ],
+)
+def test_a_mirror_takes_what_can_be_taken_the_oldest_first(newest: str | None, taken: list[str]) -> None:
+    tags = ("v2.10.0-rc.1", "v2.9.4", "v2.9.3", "v2.8.8", "v2.8.7", "v2.7.5", "v2.6.9")
+    unusable = Release(Version.parse("v2.9.5"), datetime(2026, 8, 7, tzinfo=UTC), problem="it has no checksums")
+    offered = [*releases([listed(tag) for tag in tags], "here"), unusable]
+    found = newest_of_minors(offered, Version.parse(newest) if newest else None)
+    assert [str(version) for version in found] == taken
