@@ -197,7 +197,7 @@ def test_the_job_of_a_request_from_a_fork_can_write_nothing(forge: Forge, repo: 
     comment = {"body": "hello"}
     for number, status in ((ours, 201), (theirs, 403)):
         job = forge.job_token(repo.pull(number), EVERYTHING)
-        assert ask(forge, job, "GET", f"{FLEET}/pulls/{number}").status == 200
+        assert ask(forge, job, "GET", f"{FLEET}/issues/{number}/comments").status == 200
         assert ask(forge, job, "POST", f"{FLEET}/issues/{number}/comments", comment).status == status
         branch = {"ref": f"refs/heads/of-{number}", "sha": repo.head}
         assert ask(forge, job, "POST", f"{FLEET}/git/refs", branch).status == status

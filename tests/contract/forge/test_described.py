@@ -108,49 +108,29 @@ def test_everything_that_can_be_read_is_as_described(forge: Forge, opened: Repos
     (blob,) = (leaf.sha for path, leaf in repo.objects.files(tree).items() if path == "README.md")
     for path in (
         "", f"/activity?ref=refs/heads/{BRANCH}",
-        "/branches/main", f"/git/ref/heads/{BRANCH}", "/git/matching-refs/heads/", f"/git/blobs/{blob}",
-        f"/git/trees/{tree}", f"/git/commits/{repo.head}", "/commits", f"/compare/main...{BRANCH}",
-        "/contents/README.md", "/contents/a/b", "/pulls?state=all", "/pulls/1", "/pulls/1/commits",
-        "/pulls/1/files", "/pulls/1/reviews", f"/commits/{repo.branches[BRANCH]}/pulls",
-        "/issues?state=all&per_page=1", "/issues/2", "/issues/1/comments", "/actions/runs",
-        f"/actions/runs/{run.id}", f"/actions/runs/{run.id}/pending_deployments",
+        "/branches/main", f"/git/ref/heads/{BRANCH}", f"/git/blobs/{blob}", f"/git/trees/{tree}",
+        f"/git/commits/{repo.head}", f"/compare/main...{BRANCH}", "/pulls?state=all",
+        "/issues?state=all&per_page=1", "/issues/1/comments", "/actions/runs", f"/actions/runs/{run.id}",
         f"/actions/runs/{run.id}/approvals", "/actions/workflows/approve.yaml",
         "/actions/workflows/approve.yaml/runs", "/environments/flux-manifests",
     ):  # fmt: skip
         assert ask(forge, token, "GET", FLEET + path).status == 200, path
-    for path in ("/rate_limit", "/users/alice"):
-        assert ask(forge, token, "GET", path).status == 200
     forge.approve(run.id, "alice")
-    repo.review(1, "alice")
-    assert ask(forge, token, "GET", f"{FLEET}/pulls/1").value["merged_by"]["login"] == "alice"
     assert ask(forge, token, "GET", f"{FLEET}/actions/runs/{run.id}/approvals").value[0]["state"] == "approved"
 
 
 def test_everything_that_can_be_written_is_as_described(forge: Forge, opened: Repository, token: str) -> None:
-    opened.environment("flux-manifests", ["alice"])
-    run = opened.dispatch("approve.yaml", "main", {"artifact": "a"}, "bob")
-    alice = forge.token("pat", permissions=EVERYTHING, login="alice")
     comment = opened.comment(1, ACTIONS, "x").id
-    for who, method, path, body, status in (
-        (token, "POST", "/git/blobs", {"content": "eA==", "encoding": "base64"}, 201),
-        (token, "POST", "/git/refs", {"ref": "refs/heads/new", "sha": opened.head}, 201),
-        (token, "PATCH", "/pulls/1", {"title": "t2", "state": "closed"}, 200),
-        (token, "PATCH", "/pulls/1", {"state": "open"}, 200),
-        (token, "POST", "/issues/1/labels", {"labels": ["x"]}, 200),
-        (token, "POST", "/issues/1/assignees", {"assignees": ["bob"]}, 201),
-        (token, "POST", "/issues/1/comments", {"body": "b"}, 201),
-        (token, "PATCH", f"/issues/comments/{comment}", {"body": "y"}, 200),
-        (alice, "POST", "/pulls/1/reviews", {"event": "APPROVE", "body": "ok"}, 200),
-        (token, "PUT", "/actions/workflows/approve.yaml/disable", None, 204),
-        (token, "PUT", "/actions/workflows/approve.yaml/enable", None, 204),
-        (alice, "POST", f"/actions/runs/{run.id}/pending_deployments", {
-            "environment_ids": [opened.environments["flux-manifests"].id], "state": "approved", "comment": "go"}, 200),
-        (alice, "PUT", "/pulls/1/merge", {"merge_method": "squash"}, 200),
-        (alice, "GET", "/pulls/1", None, 200),
+    for method, path, body, status in (
+        ("POST", "/git/blobs", {"content": "eA==", "encoding": "base64"}, 201),
+        ("POST", "/git/refs", {"ref": "refs/heads/new", "sha": opened.head}, 201),
+        ("PATCH", "/pulls/1", {"title": "t2", "state": "closed"}, 200),
+        ("PATCH", "/pulls/1", {"state": "open"}, 200),
+        ("POST", "/issues/1/comments", {"body": "b"}, 201),
+        ("PATCH", f"/issues/comments/{comment}", {"body": "y"}, 200),
+        ("PUT", "/actions/workflows/approve.yaml/enable", None, 204),
     ):  # fmt: skip
-        assert ask(forge, who, method, FLEET + path, body).status == status, path
-    assert (opened.pull(1).merged_by, run.decisions[0].by) == ("alice", "alice")
-    assert ask(forge, alice, "GET", "/user").value["login"] == "alice"
+        assert ask(forge, token, method, FLEET + path, body).status == status, path
 
 
 GRAPH = """query($id: ID!) {

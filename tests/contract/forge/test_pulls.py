@@ -38,13 +38,13 @@ def test_actions_may_be_kept_from_opening_and_approving(forge: Forge, opened: Re
         "GitHub Actions is not permitted to create or approve pull requests.",
     )
     opened.open_pull("other", "alice")
-    approved = ask(forge, token, "POST", f"{FLEET}/pulls/2/reviews", {"event": "APPROVE"})
-    assert approved.status == 422
+    with pytest.raises(Refused) as unapproved:
+        opened.review(2, ACTIONS)
+    assert unapproved.value.status == 422
     assert opened.pull(2).reviews == []
 
 
-def test_nobody_approves_their_own_pull_request(forge: Forge, opened: Repository, token: str) -> None:
-    assert ask(forge, token, "POST", f"{FLEET}/pulls/1/reviews", {"event": "APPROVE"}).status == 422
+def test_nobody_approves_their_own_pull_request(opened: Repository) -> None:
     opened.push("mine", {"y": b"1"}, "alice")
     opened.open_pull("mine", "alice")
     with pytest.raises(Refused, match="your own"):
@@ -86,14 +86,12 @@ def closed(repo: Repository) -> None:
 
 
 @pytest.mark.parametrize("why", [conflict, draft, protected, contested, closed], ids=lambda why: why.__name__)
-def test_what_may_not_be_merged_is_not(
-    forge: Forge, opened: Repository, token: str, why: Callable[[Repository], None]
-) -> None:
+def test_what_may_not_be_merged_is_not(opened: Repository, why: Callable[[Repository], None]) -> None:
     why(opened)
     head = opened.head
-    assert ask(forge, token, "PUT", f"{FLEET}/pulls/1/merge", {"merge_method": "squash"}).status == 405
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as unmerged:
         opened.merge(1, "alice")
+    assert unmerged.value.status == 405
     assert opened.head == head
 
 

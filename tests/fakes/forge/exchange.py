@@ -8,16 +8,7 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.fakes.forge import (
-    control,
-    releases,
-    rest_actions,
-    rest_activity,
-    rest_git,
-    rest_issues,
-    rest_people,
-    rest_pulls,
-)
+from tests.fakes.forge import releases, rest_actions, rest_activity, rest_git, rest_issues, rest_people, rest_pulls
 from tests.fakes.forge.described import description
 from tests.fakes.forge.limits import LimitReached
 from tests.fakes.forge.queries import Queries
@@ -85,9 +76,6 @@ class Exchanges:
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Return what GitHub answers to one request, and write the request down."""
         asked = self._asked(method, target, headers, body)
-        if asked.path.startswith("/_control/"):
-            with self.forge.lock:
-                return control.answer(self.forge, asked.method, asked.path, asked.body)
         with self.forge.lock:
             fault = self._fault(asked)
             who = caller(self.forge, headers.get("authorization", ""))

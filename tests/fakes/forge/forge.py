@@ -50,7 +50,6 @@ class Forge:
     flavour: str = PUBLIC
     releases: Path | None = None  # a folder of releases, which `fluxcd/flux2` then has
     releases_repository: str = RELEASES
-    address: tuple[str, int] = ("127.0.0.1", 0)
     now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC).replace(microsecond=0)
     faults: list[Faults] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
@@ -79,9 +78,9 @@ class Forge:
         self.tokens[TOKEN] = Token(TOKEN, "app", ACTIONS, None, {})
 
     def __enter__(self) -> Self:
-        self._server = serve(self, self.address)
+        self._server = serve(self)
         if self.store:
-            self._downloads = serve(self, (self.address[0], 0), "assets")
+            self._downloads = serve(self, "assets")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -102,35 +102,6 @@ def list_approvals(call: Call) -> Answer:
     )
 
 
-@route("GET", f"{REPO}/actions/runs/{{run_id}}/pending_deployments", "actions=read")
-def list_pending(call: Call) -> Answer:
-    repo, run = call.repo, _run(call)
-    pending = []
-    for name in run.waits_for:
-        environment = repo.environments[name]
-        short = {k: v for k, v in shown_actions.in_short(repo, environment).items() if not k.endswith("_at")}
-        pending.append(
-            {
-                "environment": short,
-                "wait_timer": 0,
-                "wait_timer_started_at": None,
-                "current_user_can_approve": repo.may_answer(run, name, call.login),
-                "reviewers": [shown_actions.reviewer(repo, reviewer) for reviewer in environment.reviewers],
-            }
-        )
-    return Answer(200, pending)
-
-
-@route("POST", f"{REPO}/actions/runs/{{run_id}}/pending_deployments", "deployments=write")
-def answer_pending(call: Call) -> Answer:
-    repo, run, given = call.repo, _run(call), call.given
-    wanted = {repo.environments[name].id for name in run.waits_for}
-    if set(given["environment_ids"]) != wanted:
-        raise Refused(422, "There are no pending deployment requests to approve or reject")
-    repo.answer(run.id, call.login, approved=given["state"] == "approved", comment=given["comment"])
-    return Answer(200, [])
-
-
 @route("GET", f"{REPO}/actions/workflows/{{workflow_id}}", "actions=read")
 def get_workflow(call: Call) -> Answer:
     workflow = call.repo.workflow(call.path["workflow_id"])
@@ -141,12 +112,6 @@ def get_workflow(call: Call) -> Answer:
 @route("PUT", f"{REPO}/actions/workflows/{{workflow_id}}/enable", "actions=write")
 def enable_workflow(call: Call) -> Answer:
     call.repo.workflow(call.path["workflow_id"]).state = "active"
-    return Answer(204)
-
-
-@route("PUT", f"{REPO}/actions/workflows/{{workflow_id}}/disable", "actions=write")
-def disable_workflow(call: Call) -> Answer:
-    call.repo.workflow(call.path["workflow_id"]).state = "disabled_manually"
     return Answer(204)
 
 

@@ -50,15 +50,6 @@ def get_ref(call: Call) -> Answer:
     return Answer(200, shown.ref(call.repo, kind, name, found))
 
 
-@route("GET", f"{REPO}/git/matching-refs/{{ref}}", "contents=read")
-def matching_refs(call: Call) -> Answer:
-    kind, _, start = call.path["ref"].partition("/")
-    refs = call.repo.branches if kind == "heads" else call.repo.tags
-    return Answer(
-        200, [shown.ref(call.repo, kind, name, refs[name]) for name in sorted(refs) if name.startswith(start)]
-    )
-
-
 @route("POST", f"{REPO}/git/refs", "contents=write")
 def create_ref(call: Call) -> Answer:
     repo, sha = call.repo, call.given["sha"]
@@ -199,14 +190,6 @@ def create_commit(call: Call) -> Answer:
     return Answer(201, shown.git_commit(repo, repo.objects.commits[sha]))
 
 
-@route("GET", f"{REPO}/commits", "contents=read")
-def list_commits(call: Call) -> Answer:
-    head = call.repo.resolve(call.query.get("sha", "HEAD"))
-    if head is None:
-        raise _MISSING
-    return page(call, [shown.commit_of(call.repo, commit) for commit in call.repo.objects.history(head)])
-
-
 @route("GET", f"{REPO}/compare/{{basehead}}", "contents=read")
 def compare(call: Call) -> Answer:
     repo = call.repo
@@ -231,43 +214,6 @@ def compare(call: Call) -> Answer:
             "files": shown.changed_files(repo, start, other)[:300],
         },
     )
-
-
-@route("GET", f"{REPO}/contents/{{path}}", "contents=read")
-def get_contents(call: Call) -> Answer:
-    repo, path, ref = call.repo, call.path["path"].strip("/"), call.query.get("ref", "HEAD")
-    commit = repo.resolve(ref)
-    if commit is None:
-        raise Refused(404, f"No commit found for the ref {ref}")
-    files = repo.objects.files_at(commit)
-    if path in files:
-        item = _content(repo, path, files[path])
-        content = base64.encodebytes(repo.objects.blobs[files[path].sha]).decode()
-        return Answer(200, {**item, "content": content, "encoding": "base64"})
-    inside = sorted(name for name in files if name.startswith(f"{path}/"))
-    if not inside:
-        raise _MISSING
-    return Answer(
-        200, [_content(repo, name, files[name]) for name in inside if "/" not in name.removeprefix(f"{path}/")]
-    )
-
-
-def _content(repo: Repository, path: str, leaf: Leaf) -> Json:
-    place = f"{repo.forge.url}/repos/{repo.full_name}/contents/{path}"
-    web = f"{repo.forge.host}/{repo.full_name}/blob/{repo.default_branch}/{path}"
-    git = f"{repo.forge.url}/repos/{repo.full_name}/git/blobs/{leaf.sha}"
-    return {
-        "type": "file",
-        "name": path.rpartition("/")[2],
-        "path": path,
-        "sha": leaf.sha,
-        "size": len(repo.objects.blobs[leaf.sha]),
-        "url": place,
-        "html_url": web,
-        "git_url": git,
-        "download_url": None,
-        "_links": {"self": place, "git": git, "html": web},
-    }
 
 
 @route("GET", f"{REPO}/commits/{{ref}}/status", "statuses=read")

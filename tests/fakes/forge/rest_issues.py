@@ -57,11 +57,6 @@ def create_issue(call: Call) -> Answer:
     return Answer(201, shown.issue_of(call.repo, opened))
 
 
-@route("GET", f"{REPO}/issues/{{issue_number}}", _READ)
-def get_issue(call: Call) -> Answer:
-    return Answer(200, shown.issue_of(call.repo, _issue(call, "read")))
-
-
 @route("PATCH", f"{REPO}/issues/{{issue_number}}", _WRITE)
 def edit_issue(call: Call) -> Answer:
     issue, given = _issue(call, "write"), call.given
@@ -77,21 +72,6 @@ def edit_issue(call: Call) -> Answer:
         call.repo.reopen(issue.number, call.login)
         issue.state_reason = "reopened"
     return Answer(200, shown.issue_of(call.repo, issue))
-
-
-@route("POST", f"{REPO}/issues/{{issue_number}}/labels", _WRITE)
-def add_labels(call: Call) -> Answer:
-    issue = _issue(call, "write")
-    given = call.body["labels"] if isinstance(call.body, dict) else call.body
-    issue.labels = _names([*issue.labels, *given])
-    return Answer(200, [shown.label(call.repo, name) for name in issue.labels])
-
-
-@route("POST", f"{REPO}/issues/{{issue_number}}/assignees", _WRITE)
-def add_assignees(call: Call) -> Answer:
-    issue = _issue(call, "write")
-    issue.assignees = list(dict.fromkeys([*issue.assignees, *_assignable(call, call.given.get("assignees", []))]))
-    return Answer(201, shown.issue_of(call.repo, issue))
 
 
 @route("GET", f"{REPO}/issues/{{issue_number}}/comments", _READ)

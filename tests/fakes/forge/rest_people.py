@@ -6,35 +6,11 @@ import datetime as dt
 
 from tests.fakes.forge import shown
 from tests.fakes.forge.people import LEVELS, Token, new_token
-from tests.fakes.forge.routes import REPO, Answer, Call, Json, route
+from tests.fakes.forge.routes import REPO, Answer, Call, route
 from tests.fakes.forge.state import Refused
 
 _COARSE = {"triage": "read", "maintain": "write"}
 _HOUR = dt.timedelta(hours=1)
-
-
-@route("GET", "/user", "")
-def get_user(call: Call) -> Answer:
-    if call.login.endswith("[bot]"):
-        raise Refused(403, "Resource not accessible by integration")
-    return Answer(200, shown.user(call.forge, call.login))
-
-
-@route("GET", "/users/{username}", "")
-def get_user_by_name(call: Call) -> Answer:
-    if call.path["username"] not in call.forge.users:
-        raise Refused(404, "Not Found")
-    return Answer(200, shown.user(call.forge, call.path["username"]))
-
-
-@route("GET", "/rate_limit", "")
-def get_rate_limit(call: Call) -> Answer:
-    def of(resource: str) -> Json:
-        budget = call.forge.limits.budget(call.who.key, resource)
-        reset = int(budget.reset.timestamp())
-        return {"limit": budget.limit, "used": budget.used, "remaining": budget.left, "reset": reset}
-
-    return Answer(200, {"resources": {"core": of("core"), "graphql": of("graphql")}, "rate": of("core")})
 
 
 @route("GET", f"{REPO}/collaborators/{{username}}/permission")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tests.fakes.forge import shown
 from tests.fakes.forge.routes import REPO, Answer, Call, page, route
-from tests.fakes.forge.state import Refused
 
 if TYPE_CHECKING:
     from tests.fakes.forge.state import Pull
@@ -48,11 +47,6 @@ def create_pull(call: Call) -> Answer:
     return Answer(201, shown.full_pull(call.repo, opened))
 
 
-@route("GET", f"{REPO}/pulls/{{pull_number}}", "pull_requests=read")
-def get_pull(call: Call) -> Answer:
-    return Answer(200, shown.full_pull(call.repo, _pull(call)))
-
-
 @route("PATCH", f"{REPO}/pulls/{{pull_number}}", "pull_requests=write")
 def edit_pull(call: Call) -> Answer:
     pull, given = _pull(call), call.given
@@ -64,52 +58,8 @@ def edit_pull(call: Call) -> Answer:
     return Answer(200, shown.full_pull(call.repo, pull))
 
 
-@route("GET", f"{REPO}/pulls/{{pull_number}}/commits", "pull_requests=read")
-def pull_commits(call: Call) -> Answer:
-    pull, repo = _pull(call), call.repo
-    commits = reversed(repo.objects.since(pull.base_sha, pull.head))
-    return page(call, [shown.commit_of(repo, commit) for commit in commits])
-
-
-@route("GET", f"{REPO}/pulls/{{pull_number}}/files", "pull_requests=read")
-def pull_files(call: Call) -> Answer:
-    pull, repo = _pull(call), call.repo
-    start = repo.objects.merge_base(pull.base_sha, pull.head) or pull.base_sha
-    return page(call, shown.changed_files(repo, start, pull.head))
-
-
-@route("PUT", f"{REPO}/pulls/{{pull_number}}/merge", "contents=write")
-def merge_pull(call: Call) -> Answer:
-    given = call.given
-    how = given.get("merge_method", "merge")
-    words = "\n\n".join(part for part in (given.get("commit_title"), given.get("commit_message")) if part)
-    sha = call.repo.merge(_pull(call).number, call.login, how, given.get("sha", ""), words)
-    return Answer(200, {"sha": sha, "merged": True, "message": "Pull Request successfully merged"})
-
-
 @route("POST", f"{REPO}/pulls/{{pull_number}}/requested_reviewers", "pull_requests=write")
 def request_reviewers(call: Call) -> Answer:
     pull = _pull(call)
     call.repo.request_reviews(pull.number, call.given.get("reviewers", []), call.given.get("team_reviewers", []))
     return Answer(201, shown.pull_of(call.repo, pull))
-
-
-@route("GET", f"{REPO}/pulls/{{pull_number}}/reviews", "pull_requests=read")
-def list_reviews(call: Call) -> Answer:
-    pull = _pull(call)
-    return page(call, [shown.review_of(call.repo, pull, review) for review in pull.reviews])
-
-
-@route("POST", f"{REPO}/pulls/{{pull_number}}/reviews", "pull_requests=write")
-def create_review(call: Call) -> Answer:
-    pull, given = _pull(call), call.given
-    state = _EVENTS.get(given.get("event", ""))
-    if state is None:
-        raise Refused(422, "The double keeps no pending reviews: give an event")
-    review = call.repo.review(pull.number, call.login, state, given.get("body", ""), given.get("commit_id", ""))
-    return Answer(200, shown.review_of(call.repo, pull, review))
-
-
-@route("GET", f"{REPO}/commits/{{commit_sha}}/pulls", "pull_requests=read")
-def pulls_of_commit(call: Call) -> Answer:
-    return page(call, [shown.pull_of(call.repo, pull) for pull in call.repo.pulls_with(call.path["commit_sha"])])

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tests.fakes.forge.routes import Answer
 
 
-def serve(forge: Forge, address: tuple[str, int], host: str = "api") -> Server:
+def serve(forge: Forge, host: str = "api") -> Server:
     """Return a running server."""
-    server = Server(forge, address, host)
+    server = Server(forge, host)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     return server
 
@@ -32,8 +32,8 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, forge: Forge, address: tuple[str, int], host: str) -> None:
-        super().__init__(address, _Exchange)
+    def __init__(self, forge: Forge, host: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Exchange)
         self.forge, self.host = forge, host
 
     def handle_error(self, request: object, client_address: object) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.fakes.forge.forge import Forge
     from tests.fakes.forge.objects import Commit, Signature
     from tests.fakes.forge.repository import Repository
-    from tests.fakes.forge.state import Comment, Issue, Review
+    from tests.fakes.forge.state import Comment, Issue
 
 Json = dict[str, Any]
 FILE_TYPES = {"40000": "tree", "160000": "commit"}
@@ -278,25 +278,6 @@ def comment_of(repo: Repository, issue: Issue, comment: Comment) -> Json:
         "user": user(repo.forge, comment.author),
         "created_at": when(comment.created),
         "updated_at": when(comment.updated),
-        "author_association": "COLLABORATOR",
-    }
-
-
-def review_of(repo: Repository, pull: Pull, review: Review) -> Json:
-    """Return a review."""
-    place = f"{web(repo, pull)}#pullrequestreview-{review.id}"
-    base = f"{repo.forge.url}/repos/{repo.full_name}/pulls/{pull.number}"
-    return {
-        "id": review.id,
-        "node_id": f"PRR_{review.id}",
-        "user": user(repo.forge, review.author),
-        "body": review.body,
-        "state": review.state,
-        "html_url": place,
-        "pull_request_url": base,
-        "_links": {"html": {"href": place}, "pull_request": {"href": base}},
-        "submitted_at": when(review.at),
-        "commit_id": review.commit,
         "author_association": "COLLABORATOR",
     }
 
