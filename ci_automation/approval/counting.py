@@ -82,8 +82,8 @@ class MergedRequest(Struct, frozen=True):
         more = 0 if self.making.pushed_at else 1  # where GitHub does not show who pushed, one of them may have
         reviews, needed = settings.approvals and settings.approvals + more, 1 + more
         if len(reviewers) >= reviews and len(counted.people) >= needed:
-            against = [it for it in self._against if it != merger]
-            return f"though {', '.join(against)} requested changes of its last commit" if against else counted
+            against = ", ".join(self._against)
+            return f"though {against} requested changes" if against else counted
         if len(reviewers) < reviews:
             few = f"with {len(reviewers)} of {reviews} approving reviews of its last commit that count"
         else:
@@ -107,12 +107,12 @@ class MergedRequest(Struct, frozen=True):
 
     @property
     def _latest(self) -> dict[str, Review]:
-        """Return the last word of each person on the last commit, if it is not of an older one."""
+        """Return the last word of each person."""
         latest = {}
         for review in sorted(self.pull.reviews, key=lambda review: review.at):
             if review.state in _OPINIONS and self._is_person(review.author):
                 latest[review.author.login] = review
-        return {login: review for login, review in latest.items() if review.commit == self.pull.head}
+        return latest
 
     @property
     def _last_words(self) -> tuple[tuple[str, bool], ...]:
@@ -121,14 +121,18 @@ class MergedRequest(Struct, frozen=True):
         return tuple(
             (login, (since is None or review.at > since) and (told is None or review.at >= told))
             for login, review in self._latest.items()
-            if review.state == "APPROVED"
+            if review.state == "APPROVED" and review.commit == self.pull.head
         )
 
     @property
     def _against(self) -> tuple[str, ...]:
-        """Return who may write, had no hand in it, and says no to the last commit, in the team or not."""
-        said = (login for login, review in self._latest.items() if review.state == "CHANGES_REQUESTED")
-        return tuple(filter(self._is_free, said))
+        """Return who may write and says no, in the team or not; to press merge later takes one's own no back.
+
+        A no to an older commit counts, and one by a person whom commits name: anyone can push more, in any name.
+        """
+        merged, by = self.pull.merged_at, self._presser
+        said = ((login, it.at) for login, it in self._latest.items() if it.state == "CHANGES_REQUESTED")
+        return tuple(login for login, at in said if not (login == by and merged and at < merged))
 
     @property
     def _approving(self) -> tuple[str, ...]:

@@ -109,10 +109,10 @@ def judge_merge(
     return GrantedApproval(entry.request, found, shown=shown_by(pull, entry))
 
 
-def shown_by(pull: PullRequest, entry: LockEntry) -> frozenset[str] | None:
-    """Return the names of the hazards that the page of a merged pull request shows for an entry."""
+def shown_by(pull: PullRequest, entry: LockEntry) -> frozenset[str]:
+    """Return the names of the hazards that the page of a merged pull request shows for an entry: a page lists them."""
     here = place_digest(entry.request.artifact)
-    return next((mark.shown for mark in find_marks(pull.body) if mark.of == here), None)
+    return next((mark.shown for mark in find_marks(pull.body) if mark.of == here and mark.shown), frozenset())
 
 
 def _verdict(
@@ -154,7 +154,8 @@ def _asked_again(pull: PullRequest, entry: LockEntry, snapshot: PullSnapshot) ->
 
     def asks(other: PullRequest) -> bool:
         found = {(mark.base, mark.target, mark.of) for mark in find_marks(other.body)}
-        return same in found or not other.is_written_by(snapshot.viewer)
+        # A run may have made it ask for something else, or no more for this, after a person opened it again.
+        return same in found or other.reopened or not other.is_written_by(snapshot.viewer)
 
     later = declined_since(pull.number, pull.merged_at, snapshot, asks)
     return f"was merged before {later}" if later else ""

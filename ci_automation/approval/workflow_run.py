@@ -153,7 +153,7 @@ class WorkflowApprovals(Struct, frozen=True):
             return f"a reviewer rejected the run {no.url}"
         if len(asked) > _LAST_WORDS:
             return f"{len(asked)} runs asked for content, more than this run reads"
-        if len(listed) >= MOST_RUNS and listed[-1].created_at >= since:
+        if len(listed) >= MOST_RUNS:  # one that began before all of them may have ended since
             return f"{len(listed)} runs began, more than this run reads"
         return ""
 

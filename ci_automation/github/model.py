@@ -85,6 +85,7 @@ class PullRequest(Struct, frozen=True):
     edited_at: datetime | None = None  # when its body was edited last; None: never
     editor: Actor | None = None  # by whom; None: the account is gone
     closed_at: datetime | None = None  # or merged; None: it is open
+    reopened: bool = False  # after it was closed once
 
     @property
     def writer(self) -> Actor | None:

@@ -23,6 +23,7 @@ fragment Pull on PullRequest {
   editor { login __typename }
   mergedBy { login __typename }
   autoMergeRequest { enabledAt }
+  reopening: timelineItems(last: 1, itemTypes: [REOPENED_EVENT]) { nodes { __typename } }
   latestOpinionatedReviews(first: 100, writersOnly: true) {
     nodes { state submittedAt author { login __typename } commit { oid } }
   }
@@ -114,6 +115,7 @@ def read_pull(node: Fields) -> PullRequest:
         edited_at=node.time("lastEditedAt") if node.has("lastEditedAt") else None,
         editor=node.actor("editor"),
         closed_at=node.time("closedAt") if node.has("closedAt") else None,
+        reopened=bool(node.fields("reopening").each("nodes")),
     )
 
 

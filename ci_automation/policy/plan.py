@@ -86,7 +86,7 @@ class PlannedStep(Struct, frozen=True):
     def unseen(self, shown: frozenset[str] | None) -> tuple[Hazard, ...]:
         """Return the hazards that are not among the names of those `shown` to the approver, and not acknowledged.
 
-        Without `shown`, that is unknown: an earlier version of this program asked.
+        Without `shown`, that is unknown, and nothing is compared: no job of an approved run showed them.
         """
         if shown is None or hazard_names(self.hazards) <= shown:
             return ()

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
-from ci_automation.approval.port import ApprovalRequest, RequestKind
+from ci_automation.approval.port import ApprovalRequest, NotCounted, RequestKind
 from ci_automation.approval.pull_request import AskedArtifact, PullRequestApprovals
 from ci_automation.artifact.reference import Digest
 from ci_automation.config.model import ApprovalConfig
@@ -19,7 +19,7 @@ from tests.fakes.forge import Forge, Pull
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.approval.port import Question
+    from ci_automation.approval.port import GrantedApproval, Question
     from ci_automation.artifact.reference import Reference
     from tests.fakes.forge import Repository as Fleet
 FLEET = "acme/fleet"
@@ -75,3 +75,9 @@ def lock(fleet: Fleet, ref: str = "HEAD") -> Lock:
 def the_pull(fleet: Fleet) -> Pull:
     (pull,) = fleet.pulls
     return pull
+
+
+def why_not(found: GrantedApproval | NotCounted | None) -> str:
+    """Return why what was found is no approval."""
+    assert isinstance(found, NotCounted)
+    return found.reason

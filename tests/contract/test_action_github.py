@@ -271,14 +271,18 @@ def test_the_switch_fails_where_the_check_is_silent_and_is_silent_where_it_runs(
     assert (ran.code, ran.commands[1:]) == (0, []), ran
 
 
+def write_configuration(runner: Runner, keys: str) -> None:
+    """Configure the channel, with these keys."""
+    (runner.workspace / ".github").mkdir()
+    (runner.workspace / ".github/flux-manifests.yaml").write_text(
+        f"version: 1\nartifacts:\n- {{name: production, url: 'layout:registry:production', {keys}}}\n"
+    )
+
+
 def test_consumers_are_offered_what_the_channel_has(runner: Runner, forge: Forge) -> None:
     pins = b'spec:\n  digest: sha256:0000 # {"$flux-manifests": "production:digest"}\n'
     consumer = forge.repository("acme/apps", {"flux/source.yaml": pins})
-    (runner.workspace / ".github").mkdir()
-    (runner.workspace / ".github/flux-manifests.yaml").write_text(
-        "version: 1\nartifacts:\n- {name: production, url: 'layout:registry:production', "
-        "consumers: [{repository: acme/apps}]}\n"
-    )
+    write_configuration(runner, "consumers: [{repository: acme/apps}]")
     ran = runner.run(command="consumers", key="cosign.key", github_token=forge.token("pat", None, ALL, login="acme"))
     assert ran.code == 0, ran
     assert len(consumer.pulls) == 1
@@ -294,11 +298,7 @@ def test_consumers_need_no_key_where_it_is_named_whom_to_trust(
     pins = b'spec:\n  digest: sha256:0000 # {"$flux-manifests": "production:digest"}\n'
     consumer = forge.repository("acme/apps", {"flux/source.yaml": pins})
     (runner.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
-    (runner.workspace / ".github").mkdir()
-    (runner.workspace / ".github/flux-manifests.yaml").write_text(
-        "version: 1\nartifacts:\n- {name: production, url: 'layout:registry:production', "
-        f"consumers: [{{repository: acme/apps}}]{verify}}}\n"
-    )
+    write_configuration(runner, f"consumers: [{{repository: acme/apps}}]{verify}")
     token = forge.token("pat", None, ALL, login="acme")
     ran = runner.run(command="consumers", key="env://LOST_KEY", github_token=token)
     assert (ran.code, len(consumer.pulls)) == (code, offered), ran
@@ -307,12 +307,7 @@ def test_consumers_need_no_key_where_it_is_named_whom_to_trust(
 
 def test_those_who_are_to_hear_of_a_publication_are_told_once(runner: Runner, forge: Forge) -> None:
     hearing = forge.repository("acme/apps")
-    (runner.workspace / ".github").mkdir()
-    (runner.workspace / ".github/flux-manifests.yaml").write_text(
-        "version: 1\nartifacts:\n- {name: production, url: 'layout:registry:production', "
-        "policy: {minor: auto, escalate: []}, "
-        "announce: [acme/apps, acme/missing]}\n"
-    )
+    write_configuration(runner, "policy: {minor: auto, escalate: []}, announce: [acme/apps, acme/missing]")
     token = forge.token("pat", None, ALL, login="acme")
     own = {"key": "cosign.key", "releases": "releases", "approval": "none", "github_token": token}
     ran = runner.run(**own)
@@ -328,12 +323,7 @@ def test_a_re_run_tells_what_its_first_attempt_had_no_time_to_tell(runner: Runne
     event = b"on: {repository_dispatch: {types: [flux-manifests-published]}}\n"
     told = event + b"run-name: (${{ github.event.client_payload.key }})\n"
     hearing = forge.repository("acme/apps", {".github/workflows/told.yaml": told})
-    (runner.workspace / ".github").mkdir()
-    (runner.workspace / ".github/flux-manifests.yaml").write_text(
-        "version: 1\nartifacts:\n- {name: production, url: 'layout:registry:production', "
-        "policy: {minor: auto, escalate: []}, "
-        "announce: [acme/apps]}\n"
-    )
+    write_configuration(runner, "policy: {minor: auto, escalate: []}, announce: [acme/apps]")
     token = forge.token("pat", None, ALL, login="acme")
     own = {"key": "cosign.key", "releases": "releases", "approval": "none", "github_token": token}
     forge.faults.append(times(1, fault, "POST", "/dispatches"))

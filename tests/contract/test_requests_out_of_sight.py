@@ -12,7 +12,7 @@ from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted
 from ci_automation.github import repository
 from ci_automation.github.errors import TooManyPulls
 from tests.contract.approval_doubles import question
-from tests.contract.pull_requests import BASE, BRANCH, FLEET, NEWER, PLAIN, desk, entry, lock, the_pull, world
+from tests.contract.pull_requests import BASE, BRANCH, FLEET, NEWER, PLAIN, desk, entry, lock, the_pull, why_not, world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,9 +81,8 @@ def test_a_no_behind_many_requests_counts(
 ) -> None:
     fleet.close(again.number, "bob")
     hide(forge, fleet)
-    found = desk(forge, REVIEWED).granted(BASE)
-    assert isinstance(found, NotCounted)
-    assert f"before pull request {again.number} asked again, and that one was closed" in found.reason
+    reason = why_not(desk(forge, REVIEWED).granted(BASE))
+    assert f"before pull request {again.number} asked again, and that one was closed" in reason
 
 
 @pytest.mark.parametrize("then", ["open", "closed", "merged", "behind many"])
@@ -98,9 +97,8 @@ def test_a_no_that_was_sent_to_another_branch_counts(forge: Forge, fleet: Fleet,
     if then == "behind many":
         elsewhere(forge, fleet)
     run = desk(forge, REVIEWED)
-    found = run.granted(BASE)
-    assert isinstance(found, NotCounted)
-    assert f"before pull request {again.number} asked again, and that one was sent to aside" in found.reason
+    reason = why_not(run.granted(BASE))
+    assert f"before pull request {again.number} asked again, and that one was sent to aside" in reason
     run.ask(question())
     assert (fleet.pulls[-1].base, fleet.pulls[-1].state) == ("main", "OPEN")
 
@@ -121,9 +119,7 @@ def test_a_no_to_a_request_that_another_account_opened_counts(forge: Forge, flee
     fleet.reopen(theirs.number, "alice")
     fleet.retarget(theirs.number, "aside", "alice")
     fleet.close(theirs.number, "alice")
-    found = desk(forge, REVIEWED).granted(BASE)
-    assert isinstance(found, NotCounted)
-    assert "asked again, and that one was closed" in found.reason
+    assert "asked again, and that one was closed" in why_not(desk(forge, REVIEWED).granted(BASE))
 
 
 def test_a_no_behind_many_of_the_runs_own_counts(forge: Forge, fleet: Fleet, again: Pull) -> None:
@@ -132,15 +128,25 @@ def test_a_no_behind_many_of_the_runs_own_counts(forge: Forge, fleet: Fleet, aga
     for number in range(MANY):
         assert desk(forge, REVIEWED).ask(question(f"v2.9.{number + 5}")).state is AskedState.OPENED
         fleet.close(fleet.pulls[-1].number, "alice")
-    found = desk(forge, REVIEWED).granted(BASE)
-    assert isinstance(found, NotCounted)
-    assert "other pull requests from its branch ended, behind which a run does not look" in found.reason
+    reason = why_not(desk(forge, REVIEWED).granted(BASE))
+    assert "other pull requests from its branch ended, behind which a run does not look" in reason
 
 
 def test_a_no_that_was_reopened_and_withdrawn_counts(forge: Forge, fleet: Fleet, again: Pull) -> None:
     fleet.close(again.number, "bob")
     fleet.reopen(again.number, "alice")
     desk(forge, REVIEWED).withdraw("it is paused, and no step needs approval")
+    run = desk(forge, REVIEWED)
+    assert f"before pull request {again.number} asked again, and that one was closed" in why_not(run.granted(BASE))
+    assert run.ask(question()).state is AskedState.OPENED
+
+
+def test_a_no_that_was_reopened_and_superseded_counts(forge: Forge, fleet: Fleet, again: Pull) -> None:
+    """What is closed then asks for something else."""
+    fleet.close(again.number, "bob")
+    fleet.reopen(again.number, "alice")
+    assert desk(forge, REVIEWED).ask(NEWER).state is AskedState.UPDATED
+    fleet.close(again.number, "alice")
     run = desk(forge, REVIEWED)
     found = run.granted(BASE)
     assert isinstance(found, NotCounted)

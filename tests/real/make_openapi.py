@@ -151,6 +151,7 @@ FIELDS = {
     "AutoSquashEnabledEvent": "id actor createdAt enabler",
     "AutomaticBaseChangeSucceededEvent": "id actor createdAt newBase oldBase",
     "BaseRefChangedEvent": "id actor createdAt currentRefName previousRefName",
+    "ReopenedEvent": "id actor createdAt",
     "PullRequestTimelineItemsConnection": "nodes pageInfo totalCount filteredCount",
     "Issue": "id databaseId number url title body state author labels createdAt closedAt comments",
     "IssueComment": "id databaseId author body createdAt url isMinimized",
@@ -176,7 +177,7 @@ UNIONS = {
     "RequestedReviewer": "Bot Mannequin Team User",
     "PullRequestTimelineItems": (
         "AutoMergeDisabledEvent AutoMergeEnabledEvent AutoRebaseEnabledEvent AutoSquashEnabledEvent "
-        "AutomaticBaseChangeSucceededEvent BaseRefChangedEvent"
+        "AutomaticBaseChangeSucceededEvent BaseRefChangedEvent ReopenedEvent"
     ),
 }
 _HEADER = """\

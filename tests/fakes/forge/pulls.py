@@ -149,6 +149,7 @@ class Pulls(Branches):
                     "PullRequest", f"state cannot be changed. The {issue.branch} branch has been deleted.", "state"
                 )
             issue.head = branches[issue.branch]
+            issue.timeline.append(TimelineEvent("ReopenedEvent", by, self.now()))
         issue.state, issue.closed, issue.closed_by, issue.updated = "OPEN", None, None, self.now()
 
     def comment(self, number: int, by: str, body: str) -> Comment:

@@ -88,7 +88,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class TimelineEvent:
-    """What the timeline of a pull request shows: auto-merge switched on or off, or another base."""
+    """What the timeline of a pull request shows: auto-merge switched on or off, another base, or a reopening."""
 
     kind: str  # the name of the type in GraphQL
     by: str | None

@@ -15,7 +15,7 @@ from ci_automation.github.model import Actor, Making, PullRequest, PullState, Re
 MERGED = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HEAD = "b" * 40
 BOT = Actor("github-actions[bot]", is_bot=True)
-ALICE, BOB, CAROL, EVE = map(Actor, ("alice", "bob", "carol", "eve"))
+ALICE, BOB, CAROL, DAVE, EVE = map(Actor, ("alice", "bob", "carol", "dave", "eve"))
 PEOPLE = People({"alice": "write", "bob": "write", "carol": "write", "eve": "read"})
 PLAIN, OWN = ApprovalConfig(), ApprovalConfig(own_merge=True)
 PULL = PullRequest(
@@ -100,9 +100,10 @@ def test_a_merge_that_no_person_pressed_needs_a_review(making: Making, merged_by
         ),
         pytest.param((review(CAROL, 2, "CHANGES_REQUESTED"), review(CAROL)), True, id="a yes since"),
         pytest.param((review(CAROL, 1, "DISMISSED"),), True, id="dismissed"),
-        pytest.param((review(CAROL, 1, "CHANGES_REQUESTED", "c" * 40),), True, id="of an older commit"),
+        pytest.param((review(CAROL, 1, "CHANGES_REQUESTED", "c" * 40),), False, id="to an older commit"),
+        pytest.param((review(DAVE, 1, "CHANGES_REQUESTED"),), False, id="by whoever a commit names"),
         pytest.param((review(BOB, 1, "CHANGES_REQUESTED"),), True, id="whose own merge came after it"),
-        pytest.param((review(ALICE, 1, "CHANGES_REQUESTED"),), True, id="its author"),
+        pytest.param((review(BOB, -1, "CHANGES_REQUESTED"),), False, id="whose own merge came before it"),
         pytest.param((review(Actor("robot[bot]", is_bot=True), 1, "CHANGES_REQUESTED"),), True, id="a bot"),
     ],
 )
@@ -110,11 +111,13 @@ def test_a_person_who_requested_changes_of_what_was_merged_said_no(
     reviews: tuple[Review, ...], *, counts: bool
 ) -> None:
     found = counted(
-        reviews=(*reviews, review(EVE)), people=replace(PEOPLE, permissions={**PEOPLE.permissions, "eve": "write"})
+        making=replace(MADE, hands=frozenset({"alice", "dave"})),
+        reviews=(*reviews, review(EVE)),
+        people=replace(PEOPLE, permissions={**PEOPLE.permissions, "eve": "write"}),
     )
     assert isinstance(found, Counted) is counts
     if not counts:
-        assert found == "though carol requested changes of its last commit"
+        assert found == f"though {reviews[0].author.login} requested changes"
 
 
 def test_a_server_without_a_log_is_believed_on_who_merged() -> None:

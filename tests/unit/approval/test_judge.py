@@ -108,7 +108,8 @@ class TestMergedByAPerson:
         found = judge_merge(ENTRY, snapshot(pull()), OURS, PEOPLE, PLAIN)
         how = "pull request https://github.com/acme/fleet/pull/7"
         counted = CountedRequest("https://github.com/acme/fleet/pull/7", (CountedPerson("alice", 0),))
-        assert found == GrantedApproval(ENTRY.request, Approval("alice", how, MERGED, (counted,)))
+        approval = Approval("alice", how, MERGED, (counted,))
+        assert found == GrantedApproval(ENTRY.request, approval, shown=frozenset())
 
     def test_the_merge_method_does_not_matter(self) -> None:
         merged = Lock().with_entry(ENTRY).with_entry(replace(ENTRY, request=replace(ENTRY.request, artifact=OTHER)))
