@@ -80,7 +80,8 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
     hub = Hub.of(inputs, run)
 
     def granted(goal: Target) -> GrantedApproval:
-        from ci_automation.approval.approved_run import ShownRequest, judge_run
+        from ci_automation.approval.approved_run import judge_run
+        from ci_automation.approval.handover import ShownRequest
 
         request, shown = _asked_request(inputs, goal), ShownRequest.parse(inputs.shown) if inputs.shown else None
         settings = judged_by(goal, request)
@@ -162,7 +163,7 @@ def _asked_request(inputs: Inputs, goal: Target) -> ApprovalRequest:
 def _review(inputs: Inputs, run: ActionRun) -> int:
     """Show what an approval of this run would publish, and hand over which hazards were shown; nothing is written."""
     from ci_automation.action.dispatched import WrongDispatch
-    from ci_automation.approval.approved_run import NOTHING_SHOWN, ShownRequest
+    from ci_automation.approval.handover import NOTHING_SHOWN, ShownRequest
 
     if run.job.attempt != 1:
         run.handover = NOTHING_SHOWN

@@ -18,7 +18,8 @@ from ci_automation.action.github import Hub, now
 from ci_automation.action.job import OldCheckout
 from ci_automation.action.operations import OPERATIONS, Operation, OperationInputs
 from ci_automation.action.run import ActionRun, goals, promotions
-from ci_automation.approval.approved_run import NOTHING, Handover, HandoverVoid, how_approved, judge_reviews
+from ci_automation.approval.approved_run import how_approved, judge_reviews
+from ci_automation.approval.handover import NOTHING, Handover, HandoverVoid
 from ci_automation.artifact.reference import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_parts

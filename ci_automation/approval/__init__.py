@@ -1,3 +1,14 @@
 """Requests for approval, and the approvals that count: pull requests, protected environments, dispatches."""
 
-__all__ = ["approved_run", "content", "counting", "dispatch", "judge", "lock", "port", "pull_request", "workflow_run"]
+__all__ = [
+    "approved_run",
+    "content",
+    "counting",
+    "dispatch",
+    "handover",
+    "judge",
+    "lock",
+    "port",
+    "pull_request",
+    "workflow_run",
+]

@@ -8,21 +8,17 @@ the registry is that its credentials belong to the environment.
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from msgspec import DecodeError, Struct, ValidationError, json
-from msgspec.structs import replace
+from msgspec import Struct
 
 from ci_automation.approval.counting import People
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, NotCounted
-from ci_automation.artifact.reference import Digest, InvalidDigest
-from ci_automation.errors import Conflict, UsageError
 from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.model import Actor, Environment, RunApproval, WorkflowRun
@@ -30,12 +26,6 @@ if TYPE_CHECKING:
     from ci_automation.github.runs import Runs
 
 _EVENT = "workflow_dispatch"
-MAX_AGE = timedelta(days=7)
-NOTHING = "none"  # in place of a digest; an empty text would look like a lost one
-_MAX_CHARACTERS = 8192
-_TEXT = re.compile(r"[!-~]{1,1024}")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_START_AGAIN = "Nothing was changed. Start a new run: it shows what would happen now, and waits for a new approval."
 
 
 def unprotected(environment: Environment | None, name: str) -> str:
@@ -49,33 +39,6 @@ def unprotected(environment: Environment | None, name: str) -> str:
 def how_to_protect(name: str) -> str:
     """Return what to click so that an environment waits for a person."""
     return f"In the repository's settings, under Environments, choose {name} and tick 'Required reviewers'."
-
-
-class ShownRequest(Struct, frozen=True):
-    """The digest that the reviewers of a run were asked for, with the names of the hazards that they were shown."""
-
-    target: str
-    hazards: tuple[str, ...]
-
-    def to_text(self) -> str:
-        """Return it as one line of JSON."""
-        return json.encode(self).decode()
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return what a job of the same run handed over.
-
-        Raises:
-            InvalidHandover: it is malformed.
-        """
-        try:
-            return json.decode(text, type=cls)
-        except (ValidationError, DecodeError):
-            raise InvalidHandover("it is not what the command review hands over") from None
-
-
-# Of a run that asks no reviewer. An empty output will not do: a run that cannot see the registry asks without a page.
-NOTHING_SHOWN = ShownRequest("nothing", ()).to_text()
 
 
 class RunFacts(Struct, frozen=True):
@@ -201,94 +164,3 @@ def run_facts(job: JobFacts, runs: Runs, repository: Repository, settings: Appro
     people = people_of(persons, settings.team, repository)
     environment = runs.environment(settings.environment)
     return RunFacts(job.event, job.ref, job.branch, runs.run(job.run), environment, said, people)
-
-
-class InvalidHandover(UsageError):
-    """What the job `show` handed over is missing or malformed."""
-
-    hint = f"GitHub drops an output that contains a masked secret. {_START_AGAIN}"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"what the job `show` handed over cannot be used: {reason}")
-
-
-class HandoverVoid(Conflict):
-    """The reviewers saw something else than what would be done now."""
-
-    hint = _START_AGAIN
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the approval does not count any more: {reason}")
-
-
-class Handover(Struct, frozen=True, forbid_unknown_fields=True):
-    """One operation as reviewers saw it.
-
-    `name` is the artifact's in the configuration. `base` and `target` are digests, `base` or NOTHING. `content` names
-    the overlay and options, `rules` the configuration, `head` the commit of the default branch, `plan` what the page
-    says.
-    """
-
-    command: str
-    name: str
-    artifact: str
-    base: str
-    target: str
-    content: str
-    rules: str
-    head: str
-    plan: str
-    attempt: int
-    at: datetime
-
-    def to_text(self) -> str:
-        """Return it as one line of JSON."""
-        return json.encode(self).decode()
-
-    @classmethod
-    def parse(cls, text: str) -> Handover:
-        """Return what `to_text` wrote.
-
-        Raises:
-            InvalidHandover: a part is missing, empty or malformed.
-        """
-        if not text or len(text) > _MAX_CHARACTERS:
-            raise InvalidHandover("it is empty" if not text else "it is too long")
-        try:
-            found = json.decode(text, type=cls)
-        except ValidationError as error:
-            raise InvalidHandover(str(error)) from None
-        except ValueError:
-            raise InvalidHandover("it is not JSON") from None
-        texts = {name: value for name in cls.__struct_fields__ if isinstance(value := getattr(found, name), str)}
-        if wrong := next((name for name, value in texts.items() if not _TEXT.fullmatch(value)), ""):
-            raise InvalidHandover(f"its {wrong} is empty or not printable")
-        try:
-            for value in (found.target, found.rules, found.plan, *({found.base} - {NOTHING})):
-                Digest.parse(value)
-        except InvalidDigest as error:
-            raise InvalidHandover(str(error)) from None
-        if not _COMMIT.fullmatch(found.head) or found.at.tzinfo is None:
-            raise InvalidHandover("its commit or time is malformed")
-        return found
-
-    def require_same(self, anew: Handover) -> None:
-        """Check that `anew`, computed now in any attempt, is what was shown in the first.
-
-        The head of the default branch may have moved on: what counts of it is in `content` and `rules`.
-
-        Raises:
-            HandoverVoid: it is not, it is too old, or another attempt showed it.
-        """
-        if self.attempt != 1:
-            raise HandoverVoid(f"attempt {self.attempt} of the run showed it, and an approval counts for the first")
-        if not timedelta() <= anew.at - self.at <= MAX_AGE:
-            raise HandoverVoid(f"it was shown at {self.at:%Y-%m-%d %H:%M} UTC, and counts for {MAX_AGE.days} days")
-        if self == replace(anew, attempt=1, at=self.at, head=self.head):
-            return
-        changed = [
-            f"{name} was {old}, and is {new}"
-            for name in ("command", "name", "artifact", "base", "target", "content", "rules", "plan")
-            if (old := getattr(self, name)) != (new := getattr(anew, name))
-        ]
-        raise HandoverVoid("; ".join(changed))

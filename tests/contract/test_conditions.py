@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ci_automation.approval.approved_run import NOTHING_SHOWN
+from ci_automation.approval.handover import NOTHING_SHOWN
 
 ROOT = Path(__file__).parents[2]
 FILES = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.approval.approved_run import NOTHING_SHOWN
+from ci_automation.approval.handover import NOTHING_SHOWN
 from tests.contract.operating import configure, dispatch, patched
 from tests.contract.scene import FIRST, MINOR, PATCH
 

@@ -10,16 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.approved_run import (
-    MAX_AGE,
-    NOTHING,
-    Handover,
-    HandoverVoid,
-    InvalidHandover,
-    RunFacts,
-    judge_run,
-)
+from ci_automation.approval.approved_run import RunFacts, judge_run
 from ci_automation.approval.counting import People
+from ci_automation.approval.handover import MAX_AGE, NOTHING, Handover, HandoverVoid, InvalidHandover
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, NotCounted
 from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.config.model import ApprovalConfig
