@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import yaml
@@ -14,14 +15,13 @@ import yaml
 from ci_automation.demo import samples
 from ci_automation.demo.samples import SAMPLES, Sample, write_samples
 from ci_automation.flux.bundle import ManifestsBundle
+from ci_automation.flux.following import unfit_fields
 from ci_automation.flux.options import COMPONENTS
 from ci_automation.flux.proof import is_known
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Bump, Version
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+DOCS = Path(__file__).parents[3] / "docs"
 NEWEST, PATCH, FIRST = SAMPLES
 WRITTEN = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -97,6 +97,22 @@ def test_the_minor_has_a_rule_more_and_a_crd_version_less() -> None:
         for files in (before, after)
     ]
     assert versions == [["v1", "v1beta2"], ["v1"]]
+
+
+@pytest.mark.parametrize("page", ["clusters", "one-cluster-differs"])
+def test_take_the_fields_of_sync_in_the_guides(page: str) -> None:
+    components = "\n---\n".join(ManifestsBundle.of(FIRST.bundle).files.values())
+    blocks = re.findall(r"^```yaml\n(.*?)^```", (DOCS / f"guides/{page}.md").read_text(), re.MULTILINE | re.DOTALL)
+    values = [yaml.safe_load(dedent(block)) for block in blocks]
+    entries = [it for value in values for it in (value if isinstance(value, list) else value.get("artifacts", [value]))]
+    followed = [each for it in entries for each in (it["sync"], it["sync"].get("fleet", {}))]
+    kinds = {"source": ("source", "OCIRepository"), "kustomization": ("kustomize", "Kustomization")}
+    specs = [(key, each[key]) for each in followed for key in kinds if key in each]
+    assert specs
+    for key, spec in specs:
+        room, kind = kinds[key]
+        found = unfit_fields(spec, f"{room}.toolkit.fluxcd.io/v1", kind, components, lambda *_: True)
+        assert (spec, found) == (spec, [])
 
 
 def test_what_is_written_is_the_same_each_time(tmp_path: Path) -> None:
