@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.gates import Situation
 
 # Every release changes these; the report says so if a step changes nothing else.
-_ONLY_IMAGES = frozenset({ChangeClass.IMAGE, ChangeClass.VERSION})
+_IN_WORDS = {ChangeClass.IMAGE: "images", ChangeClass.CRD_TEXT: "CRD texts", ChangeClass.METADATA: "metadata"}
 _LOOKED_AT = {"options": "the install options", "files": "the overlay"}
 _LISTED = 10
 UPSTREAM = "upstream"  # the gate that is there only for an unsigned release
@@ -143,11 +143,11 @@ def _changes(changes: Sequence[Change], situation: Situation) -> Iterator[Verdic
     if not changes:
         return
     classes = Counter(change.belongs_to for change in changes)
-    numbers = ", ".join(f"{number} {name}" for name, number in classes.items())
-    if classes.keys() <= _ONLY_IMAGES:
-        yield Verdict("changes", Decision.AUTO, "only images change", _number(changes))
-    else:
-        yield Verdict("changes", Decision.AUTO, f"changes by class: {numbers}", _number(changes))
+    what = f"changes by class: {', '.join(f'{number} {name}' for name, number in classes.items())}"
+    if classes.keys() <= {*_IN_WORDS, ChangeClass.VERSION}:
+        *others, last = [word for it, word in _IN_WORDS.items() if it in classes] or ["labels with the version"]
+        what = f"only {' and '.join(filter(None, (', '.join(others), last)))} change"
+    yield Verdict("changes", Decision.AUTO, what, _number(changes))
     for name in classes:
         yield from _class(name, [change for change in changes if change.belongs_to is name], situation)
 

@@ -79,6 +79,20 @@ class TestChanges:
         assert decide(found) is Decision.AUTO
         assert "only images change" in reasons(found)
 
+    @pytest.mark.parametrize(
+        ("kinds", "said"),
+        [
+            ([ChangeKind.VERSION_LABEL], "only labels with the version change"),
+            ([ChangeKind.TEXT], "only CRD texts change"),
+            ([ChangeKind.TEXT, ChangeKind.IMAGE, ChangeKind.VERSION_LABEL], "only images and CRD texts change"),
+            ([ChangeKind.IMAGE, ChangeKind.TEXT, ChangeKind.METADATA], "only images, CRD texts and metadata change"),
+        ],
+    )
+    def test_what_clusters_do_not_behave_differently_by_is_told_in_words(
+        self, kinds: list[ChangeKind], said: str
+    ) -> None:
+        assert said in reasons(verdicts([change(kind) for kind in kinds]))
+
     def test_what_has_no_class_is_never_images_only_and_asks(self) -> None:
         found = verdicts([IMAGE, change(ChangeKind.OTHER)])
         assert decide(found) is Decision.APPROVAL
