@@ -25,7 +25,7 @@ from ci_automation.cli.target import Target, rendered
 from ci_automation.cli.wiring import target
 from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.flows.files import read_folder
-from ci_automation.flows.init import FirstArtifact, propose_init, publish_first, push_manifests
+from ci_automation.flows.init import FirstArtifact, FirstRefused, propose_init, publish_first, push_manifests
 from ci_automation.flows.migration import (
     BootstrappedFolder,
     MigrationAllowances,
@@ -36,6 +36,8 @@ from ci_automation.flows.migration import (
 from ci_automation.flows.sync import sync
 from ci_automation.flux.proof import known_releases
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import Certainty
+from ci_automation.impact.checks.images import GATE as IMAGES
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.report.blocks import on_terminal, plain_text
 from ci_automation.report.bootstrap import migration_steps
@@ -77,7 +79,14 @@ class OverlayLeftOut(UsageError):
 @click.option("--allow-secrets", is_flag=True, help="publish Secrets that are not encrypted")
 @click.option("--still-in-git", is_flag=True, help="with --from: publish although Git still applies the folder")
 @takes(
-    "unsafe-unproven-rendering", *SIGNING, "components-file", "releases", "registry-config", *COMMON, install_flags=True
+    "acknowledge",
+    "unsafe-unproven-rendering",
+    *SIGNING,
+    "components-file",
+    "releases",
+    "registry-config",
+    *COMMON,
+    install_flags=True,
 )
 def init_command(
     artifact: str,
@@ -114,11 +123,12 @@ def init_command(
     first = propose_init(goal.channel, taken.version, goal.ports, taken.intent)
     if not allow_secrets:
         require_encrypted_build(first.hazards)
-    result = publish_first(first, goal.ports, taken.intent)
-    if source is None:
-        _print(result, goal, given)
-    else:
-        _print_migrated(result, goal, given, migration_steps(source, taken.git, keep_sync=keep_sync))
+    if source is not None:
+        steps = migration_steps(source, taken.git, keep_sync=keep_sync)
+        _print_migrated(publish_first(first, goal.ports, taken.intent), goal, given, steps)
+        return
+    _require_known_images(first)
+    _print(publish_first(first, goal.ports, taken.intent), goal, given)
 
 
 def _taken(
@@ -148,6 +158,19 @@ def _require_fitting(
         )
     if source is None and (allowed.keep_sync or allowed.still_in_git):
         raise ContradictingOptions("--keep-sync and --still-in-git go with --from")
+
+
+def _require_known_images(first: FirstArtifact) -> None:
+    """Check that the registry of --registry could be asked for the images: its name may be misspelt.
+
+    The folder of `flux bootstrap` has a name from which clusters pull.
+
+    Raises:
+        FirstRefused: it could not, and that is not acknowledged.
+    """
+    unknown = [it for it in first.hazards if (it.gate, it.certainty) == (IMAGES, Certainty.UNCHECKED)]
+    if unknown and not first.is_there:
+        raise FirstRefused(first.publication.channel, unknown)
 
 
 def _objects(goal: Target, given: Arguments) -> str:

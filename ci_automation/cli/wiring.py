@@ -148,9 +148,10 @@ def _prepared(
     Options().with_flags(flags)  # a flag or value that Flux does not know is told before anything is fetched
     ports = _ports(channel, artifact, config, given, _signs if signs else partial(_reads, as_job=True))
     known = clusters(artifact.clusters if artifact else None, given, lambda text: reading_files(text, given))
+    now = datetime.now(UTC)
     intent = Intent(
-        now=datetime.now(UTC),
-        policy=artifact.policy if artifact else Policy(),
+        now=now,
+        policy=(artifact.policy if artifact else Policy()).acknowledging(given.acknowledge, now),
         components_file=given.components_file or (artifact.components_file if artifact else None),
         flags=flags,
         overlay=_overlay(given),

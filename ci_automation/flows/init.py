@@ -65,10 +65,10 @@ class FirstRefused(PolicyRefused):
         told = [f"{it.sentence}{_at(it)}{'' if it.final else f' ({it.fingerprint})'}" for it in hazards[:_SHOWN]]
         told += [f"and {len(hazards) - _SHOWN} more"] if len(hazards) > _SHOWN else []
         super().__init__(f"{channel} cannot start with this artifact: {'; '.join(told)}")
-        remedies = dict.fromkeys(text for hazard in hazards[:_SHOWN] for text in hazard.remedies)
-        known = "put its fingerprint into `acknowledge` of the artifact's configuration"
-        ways = (*remedies, *(() if any(it.final for it in hazards) else (known,)))
-        self.hint = f"Nothing was published. What to do: {'; or '.join(ways)}."
+        remedies = dict.fromkeys("; or ".join(it.remedies) for it in hazards[:_SHOWN] if it.remedies)
+        known = "accept it: --acknowledge with its fingerprint, or `acknowledge` of the artifact's configuration"
+        ways = ("; and ".join(remedies), "" if any(it.final for it in hazards) else known)
+        self.hint = f"Nothing was published. What to do: {'; or '.join(filter(None, ways))}."
 
 
 class StillHeld(PolicyRefused):

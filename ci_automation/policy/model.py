@@ -11,6 +11,7 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import Bump
@@ -18,7 +19,9 @@ from ci_automation.impact.change import ChangeClass
 from ci_automation.policy.ranges import Range
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
 BUMPS = (Bump.PATCH, Bump.MINOR, Bump.MAJOR)
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([dhms])")
@@ -28,6 +31,7 @@ _LONGEST = timedelta(days=3660)
 # What a run could not check; a policy names it like a class of change.
 NOT_CHECKED = "notChecked"
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+_RUN = timedelta(days=1)  # no run lasts longer
 # What turns an automatic step into one that a person approves, where the policy does not say.
 ESCALATE = frozenset(
     {
@@ -166,6 +170,11 @@ class Policy(Struct, frozen=True):
                 raise IncompletePolicy("action", bump)
             if bump not in self.min_release_age:
                 raise IncompletePolicy("minimum age", bump)
+
+    def acknowledging(self, fingerprints: Iterable[str], now: datetime) -> Self:
+        """Return the policy of a run that accepts these changes and hazards."""
+        given = (Acknowledgement(each, now + _RUN, "--acknowledge") for each in fingerprints)
+        return replace(self, acknowledge=(*self.acknowledge, *given))
 
     def acknowledged(self, fingerprint: str, now: datetime) -> Acknowledgement | None:
         """Return by what a change or a hazard is accepted now, or None."""

@@ -18,16 +18,22 @@ from ci_automation.flows.ports import Ports
 from ci_automation.flows.publication.copy import Copying, RefersElsewhere
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
+from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.registry.port import ContentMismatch, NotFound
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.verify import ensure_signed
 from tests.contract.interference import Killed
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.releases import FILES, SampleRelease, write_releases
+from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.artifact.index import Index
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flows.mirror_images import MirroredImage
     from tests.fakes.registry import Asked
 
@@ -180,6 +186,26 @@ def test_another_image_under_the_tag_is_not_overwritten(upstream: InMemoryRegist
     with pytest.raises(OtherImage, match=f"{IMAGES[0]} is {other.digest} already, and not sha256:"):
         mirrored(Copying(upstream, UPSTREAM, edge, EDGE), releases)
     assert edge.resolve(at) == other.digest
+
+
+def test_a_signature_says_nothing_of_the_tag_of_an_image(upstream: InMemoryRegistry, releases: Path) -> None:
+    at, trusted = reference(UPSTREAM, IMAGES[0]), TrustedKeys((signing_key().public,))
+    older = image(upstream, at, b"an older one")
+    for name in IMAGES[1:]:
+        home = reference(UPSTREAM, name)
+        sign(upstream, home, upstream.resolve(home))
+    sign(upstream, at, upstream.put_manifest(at, older))
+    edge = InMemoryRegistry()
+    ports = Ports(edge, DirectorySource(releases), trusted=trusted)
+    first, *_ = mirror_images(Copying(upstream, UPSTREAM, edge, EDGE), ports)
+    assert (first.digest, first.vouched) == (older.digest, str(signing_key().public.fingerprint))
+
+
+def sign(registry: InMemoryRegistry, at: Reference, digest: Digest | None) -> None:
+    """Sign an image with our key, in place of what was there."""
+    assert digest
+    registry.repositories[str(at.repository)].tags.pop(f"sha256-{digest.hex}.sig", None)
+    ensure_signed(registry, at, digest, KeySigner(signing_key()), SignatureFormat.LEGACY)
 
 
 def test_what_is_missing_or_damaged_at_the_source_gets_no_tag(upstream: InMemoryRegistry, releases: Path) -> None:

@@ -256,6 +256,7 @@ def test_a_channel_that_is_rendered_for_the_registry_passes_its_check_of_images(
     init = ("init", at, "--flux-version", VERSION, *where, *elliptic_key(tmp_path / "keys").signing)
     before = flux_manifests(*init)
     assert (before.code, "is not there" in before.errors) == (11, True)
+    assert f"`flux-manifests mirror --images oci://{place} {VERSION}`" in before.errors
     succeed(*published.mirror(f"oci://{place}", None, VERSION))
     assert succeed(*init)
 

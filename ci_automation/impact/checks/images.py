@@ -50,27 +50,30 @@ def _look(_before: Applied | None, after: Applied, known: Known) -> Seen:
     for name, answer in found.items():
         if isinstance(answer, RegistryError):
             unknown.setdefault(str(answer), []).append(name)
-    missing = (_missing(name, after.registry) for name, answer in found.items() if answer is None)
-    return Seen((*missing, *(_unknown(images, reason) for reason, images in unknown.items())))
+    missing = (_missing(name, after) for name, answer in found.items() if answer is None)
+    return Seen((*missing, *(_unknown(images, reason, after.registry) for reason, images in unknown.items())))
 
 
-def _missing(image: str, registry: str) -> Hazard:
+def _missing(image: str, after: Applied) -> Hazard:
+    sentence = f"{image} is not there: clusters would meet ImagePullBackOff"
+    return Hazard(GATE, Certainty.CERTAIN, image, sentence, remedies=(_copying(image, after),))
+
+
+def _copying(image: str, after: Applied) -> str:
+    """Return the command that copies all images of the version, or this one where the version or the host is unsaid."""
+    is_host = {".", ":"} & {*after.registry.partition("/")[0]}  # else the name is Docker Hub's
+    if after.version and is_host:
+        return in_shell("flux-manifests", "mirror", "--images", f"oci://{after.registry}", str(after.version))
     name, _, digest = image.partition("@")
-    original = f"{_UPSTREAM}{name.removeprefix(registry)}"
-    source = f"{original.rpartition(':')[0]}@{digest}" if digest else original
-    return Hazard(
-        GATE,
-        Certainty.CERTAIN,
-        image,
-        f"{image} is not there: clusters would meet ImagePullBackOff",
-        remedies=(in_shell("crane", "copy", source, name),),
-    )
+    original = f"{_UPSTREAM}{name.removeprefix(after.registry)}"
+    return in_shell("crane", "copy", f"{original.rpartition(':')[0]}@{digest}" if digest else original, name)
 
 
-def _unknown(images: Sequence[str], reason: str) -> Hazard:
+def _unknown(images: Sequence[str], reason: str, registry: str) -> Hazard:
     what = f"{len(images)} images" if len(images) > 1 else "an image"
     sentence = f"{what} could not be looked up ({all_of(images)}): {reason}"
-    return Hazard(GATE, Certainty.UNCHECKED, ", ".join(images), sentence)
+    remedy = f"check the name {registry}, and that this machine can reach and read it"
+    return Hazard(GATE, Certainty.UNCHECKED, ", ".join(images), sentence, remedies=(remedy,))
 
 
 def _clear(after: Applied, _known: Known) -> tuple[str, str]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.overlay.builder import Build, KustomizeUnusable
 
 MIRROR = "mirror.example/fluxcd"
+REACHED = (f"check the name {MIRROR}, and that this machine can reach and read it",)
 PATH = "flux-system/gotk-components.yaml"
 HERE = Path(checks.__file__).parent
 GATES = (Path(__file__).parents[3] / "docs" / "reference" / "gates.md").read_text()
@@ -139,7 +140,7 @@ def test_each_says_what_it_looked_at(known: Known, registry: str, cleared: list[
                 (
                     Certainty.UNCHECKED,
                     f"2 images could not be looked up ({MIRROR}/a:v1 and {MIRROR}/b:v1): it is down",
-                    (),
+                    REACHED,
                 )
             ],
             id="the mirror is down, which is told once",
@@ -148,7 +149,7 @@ def test_each_says_what_it_looked_at(known: Known, registry: str, cleared: list[
             MIRROR,
             deployment("a:v1"),
             {"a:v1": RegistryError("it is down")},
-            [(Certainty.UNCHECKED, f"an image could not be looked up ({MIRROR}/a:v1): it is down", ())],
+            [(Certainty.UNCHECKED, f"an image could not be looked up ({MIRROR}/a:v1): it is down", REACHED)],
             id="the mirror does not answer for one",
         ),
     ],
@@ -163,6 +164,20 @@ def test_images(
     seen = images.CHECK.look(None, Applied(text, registry=registry), known)
     assert [(it.certainty, it.sentence, it.remedies) for it in seen.hazards] == found
     assert {it.gate for it in seen.hazards} <= {"images"}
+
+
+@pytest.mark.parametrize(
+    ("registry", "copies"),
+    [
+        (MIRROR, f"`flux-manifests mirror --images oci://{MIRROR} v2.99.4`"),
+        ("localhost:5000/fluxcd", "`flux-manifests mirror --images oci://localhost:5000/fluxcd v2.99.4`"),
+        ("acme/fluxcd", "`crane copy ghcr.io/fluxcd/a:v1 acme/fluxcd/a:v1`"),  # of Docker Hub
+    ],
+)
+def test_one_command_copies_all_images_of_a_version(registry: str, copies: str) -> None:
+    after = Applied(deployment("a:v1").replace(MIRROR, registry), Version.parse("v2.99.4"), registry=registry)
+    (hazard,) = images.CHECK.look(None, after, Known(images=Registry({}))).hazards
+    assert hazard.remedies == (copies,)
 
 
 def test_a_headline_counts_images_that_could_not_be_looked_up() -> None:
