@@ -30,7 +30,7 @@ from ci_automation.errors import Error
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.planning.shown import MOST_SHOWN, is_unseen
 from ci_automation.flows.ports import Prepared
-from ci_automation.flows.preview import review_artifact
+from ci_automation.flows.preview import review_artifact, review_promoted
 from ci_automation.flows.workspace import OverlayFolder, UnfitOverlayFile, read_overlay_folder
 from ci_automation.github.files import EXECUTABLE, PLAIN_MODES, Files
 from ci_automation.impact.change import some_of
@@ -52,7 +52,7 @@ _MOST_FILES = 2_000
 _SAME = "the request changes nothing of it"
 # What a request may try out; every other field is the base's, also one that is not made yet.
 _OF_POLICY = ("own_policy", "refuse", "acknowledge", "allow_removal", "accept_edits")
-_OF_REQUEST = ("components_file", "flags", "overlay", "paused", "pin_images", *_OF_POLICY)
+_OF_REQUEST = ("components_file", "flags", "overlay", "paused", "pin_images", "sync", *_OF_POLICY)
 _OF_FILE = ("source", "upstream")
 
 
@@ -206,16 +206,23 @@ def _is_inside(path: str) -> bool:
 def _reviews(
     pair: _Pair, merges: Mapping[str, Callable[[Sequence[OverlayFolder | None]], AwaitedMerge]], run: ActionRun
 ) -> Iterator[ArtifactReview]:
-    """Yield what becomes of each artifact that is rendered; `merges` has what a merge would mean for it."""
+    """Yield what becomes of each artifact that is rendered, for which `merges` has what a merge would mean.
+
+    Of a promoted one, only what its clusters add to it is looked at.
+    """
     now = {it.name: it for it in all_targets(pair.before, pair.given, signs=False)}
     for then in all_targets(pair.after, pair.given, signs=False):
         one, other = now[then.name].configured, then.configured
         assert one is not None  # noqa: S101  # for the type checker: both are of a configuration
         assert other is not None  # noqa: S101  # same
-        if one.promote:
+        if one.promote and one.sync == other.sync:
             continue
-        run.say(f"planning {then.name}, with and without the request")
         try:
+            if one.promote:
+                asked = _wish(now[then.name], None, run, images=False), _wish(then, None, run, images=False)
+                yield review_promoted(then.name, then.channel, asked)
+                continue
+            run.say(f"planning {then.name}, with and without the request")
             sides = ((one, pair.before), (other, pair.after))
             trees = [pair.overlay(it.overlay, of) if it.overlay else None for it, of in sides]
             if _content(one, trees[0]) == _content(other, trees[1]):

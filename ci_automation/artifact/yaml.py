@@ -268,7 +268,9 @@ def as_node(value: object) -> Any:  # noqa: ANN401  # a node of YAML
         return yaml.SequenceNode(f"{_TAG}seq", list(map(as_node, value)), flow_style=False)
     if isinstance(value, bool):
         return yaml.ScalarNode(f"{_TAG}bool", str(value).lower())
-    return yaml.ScalarNode(f"{_TAG}str", value, style='"') if isinstance(value, str) else value
+    if isinstance(value, str):
+        return yaml.ScalarNode(f"{_TAG}str", value, style='"')
+    return value if isinstance(value, yaml.Node) else yaml.compose(yaml.safe_dump(value), Loader=yaml.SafeLoader)
 
 
 def yaml_of(value: object, *, flow: bool) -> str:

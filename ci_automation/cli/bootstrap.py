@@ -18,7 +18,7 @@ from ci_automation.cli.wiring import reading
 from ci_automation.flows.bootstrap import Installation, bootstrap, prepare
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.programs.kubectl import Kubectl
-from ci_automation.flows.sync import sync_with_content, unfit_for
+from ci_automation.flows.sync import sync, unfit_for
 from ci_automation.flux.following import SyncSettings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def sync_manifests_command(
     reference, ports = reading(artifact, given)
     settings = _sync_settings(artifact, given)
     settings = replace(settings, name=settings.name if name is None else name, secret=secret, interval=interval)
-    found, _, tree = sync_with_content(reference, ports, settings, given.components_file)
+    found, _, tree = sync(reference, ports, settings, given.components_file)
     _warn(unfit_for(found, tree, ports))
     if given.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": [*found.objects()]})
@@ -124,7 +124,7 @@ def _prepared(artifact: str, timeout: str, given: Arguments) -> tuple[Installati
 
 def _warn(unfit: tuple[str, ...]) -> None:
     for problem in unfit:
-        print_aside(f"warning: `sync.kustomization`: {problem}")
+        print_aside(f"warning: {problem}")
 
 
 def _sync_settings(artifact: str, given: Arguments) -> SyncSettings:

@@ -176,7 +176,7 @@ def _require_known_images(first: FirstArtifact) -> None:
 def _objects(goal: Target, given: Arguments) -> str:
     """Return the objects by which a cluster follows the artifact, or why there are none."""
     try:
-        found = sync(goal.channel, goal.ports, goal.configured.sync if goal.configured else None)
+        found, *_ = sync(goal.channel, goal.ports, goal.configured.sync if goal.configured else None)
         return found.to_yaml(verifying_keys(goal.configured, given))
     except (UsageError, VerificationFailed) as error:
         return f"# `sync-manifests` prints the objects: {plain_text(str(error))}"

@@ -169,6 +169,7 @@ def _prepared(
         attestations=given.attestations or (artifact is not None and artifact.attestations),
         clusters=known,
         pin_images=artifact.pin_images if artifact and given.pin_images is None else given.pin_images,
+        kustomization=artifact.sync.kustomization if artifact and artifact.sync else {},
         config_digest=config.digest if config else None,
         run=this_run(os.environ),
     )

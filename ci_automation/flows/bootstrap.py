@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ci_automation.errors import ClusterError, Conflict, PolicyRefused, UsageError
 from ci_automation.flows.programs.kubectl import Kubectl, KubectlFailed
-from ci_automation.flows.sync import sync_with_content, unfit_for
+from ci_automation.flows.sync import sync, unfit_for
 from ci_automation.flows.verify import misplaced
 from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
@@ -110,11 +110,11 @@ def prepare(
     """
     if not is_duration(timeout):
         raise InvalidSync("a time", timeout)
-    sync, observed, tree = sync_with_content(channel, ports, settings, components_file)
-    if problem := misplaced(observed, sync.version, ports):
+    made, observed, tree = sync(channel, ports, settings, components_file)
+    if problem := misplaced(observed, made.version, ports):
         raise problem
     ports.say("building what clusters get")
-    folder = sync.path.removeprefix("./") or "."
+    folder = made.path.removeprefix("./") or "."
     if (kustomize := ports.kustomize) is None:
         raise NotBuildable("there is no kustomize that this program can run")
     effort = Effort()
@@ -126,12 +126,12 @@ def prepare(
     if isinstance(built, BuildFailed | KustomizeUnusable):
         raise NotBuildable(str(built))
     keys = ""
-    if isinstance(sync.verify, ByKey) and isinstance(ports.trusted, TrustedKeys):
-        keys = secret_yaml(sync.verify.secret, sync.home, [key.to_pem() for key in ports.trusted.keys])
+    if isinstance(made.verify, ByKey) and isinstance(ports.trusted, TrustedKeys):
+        keys = secret_yaml(made.verify.secret, made.home, [key.to_pem() for key in ports.trusted.keys])
     tag = observed.channel.tag  # of a range, the newest
     revision = f"{tag}@{observed.digest}" if tag else str(observed.digest)
-    order = install_order(sync, built, keys, timeout, revision)
-    return Installation(sync, observed.digest, order, unfit_for(sync, tree, ports))
+    order = install_order(made, built, keys, timeout, revision)
+    return Installation(made, observed.digest, order, unfit_for(made, tree, ports))
 
 
 def bootstrap(prepared: Installation, cluster: Kubectl, ports: Ports) -> str:

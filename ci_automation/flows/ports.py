@@ -172,6 +172,7 @@ class Intent(Struct, frozen=True):
     attestations: bool = False
     clusters: Clusters = field(default_factory=Clusters)
     pin_images: bool | None = None  # None: as the artifact has it
+    kustomization: Mapping[str, Any] = field(default_factory=dict)  # of `sync`: fields of the spec that clusters have
     config_digest: Digest | None = None
     run: Run = Run()
     approval: Approval | None = None  # of the reviewer who let this run go on, for the records of what it does

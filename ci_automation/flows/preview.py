@@ -11,16 +11,18 @@ from msgspec.structs import replace
 from ci_automation.approval.content import AwaitedMerge, foretold
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Error, UsageError
-from ci_automation.flows.observe import Placed, Trust
-from ci_automation.flows.planning.base import Contents
-from ci_automation.flows.planning.findings import findings, first_findings
+from ci_automation.flows.observe import Observed, Placed, Trust, observe
+from ci_automation.flows.planning.base import Contents, read_contents
+from ci_automation.flows.planning.findings import findings, first_findings, unfit_there
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.rendering import Rendering, render_release
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, prove_options, recover
 from ci_automation.flux.text import inventory, unpin
 from ci_automation.impact.change import Certainty, Hazard, some_of
+from ci_automation.policy.content import Content, hazard_verdicts
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation, version_verdicts
+from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
 from ci_automation.report.preview import ArtifactReview, ComponentsOrigin, FileReview, RenderedBy, StepReview
 
@@ -181,7 +183,35 @@ def review_artifact(
         for it in steps
         if it.step.kind == "content" and not it.known
     )
-    return ArtifactReview(name, steps, tuple(remarks), merge=next(means, ""))
+    review = ArtifactReview(name, steps, tuple(remarks), merge=next(means, ""))
+    if not steps and before.intent.kustomization != after.intent.kustomization:
+        return _fitted(review, placed, before.intent, after)
+    return review
+
+
+def review_promoted(name: str, channel: Reference, sides: tuple[Prepared, Prepared]) -> ArtifactReview:
+    """Return what does not fit of the patches and images that a request gives the clusters of a promoted channel."""
+    before, after = sides
+    try:
+        return _fitted(ArtifactReview(name), observe(channel, after.ports), before.intent, after)
+    except NotFound:
+        return ArtifactReview(name, remarks=("it has nothing yet: its first digest is shown with them",))
+    except Error as error:
+        return ArtifactReview(name, trouble=str(error))
+
+
+def _fitted(review: ArtifactReview, observed: Observed, before: Intent, after: Prepared) -> ArtifactReview:
+    """Return a review with what does not fit of the patches and images that clusters get beside the artifact.
+
+    What does not without the request either is a remark.
+    """
+    ports, intent = after.ports, after.intent
+    there = read_contents(observed, ports, intent)
+    known, found = (unfit_there(there, ports, it) for it in (before, intent))
+    new = tuple(it for it in found if it not in known)
+    gates = hazard_verdicts(Content(hazards=new), Situation(there.version, intent.policy, intent.now))
+    remarks = (*review.remarks, *(it.sentence for it in found if it in known))
+    return replace(review, remarks=remarks, unfit=Findings(hazards=new, gates=gates))
 
 
 def _effect(step: PlannedStep) -> tuple[object, ...]:

@@ -14,9 +14,7 @@ from ci_automation.flows.planning.base import read_tree
 from ci_automation.flux.following import SyncSettings, unfit_fields
 from ci_automation.flux.recover import recover
 from ci_automation.flux.version import InvalidVersion, Version
-from ci_automation.impact.overlay.folders import applied_folder
 from ci_automation.impact.overlay.in_cluster import unfit_in_cluster
-from ci_automation.impact.overlay.kustomization import Effort, TooMuch
 from ci_automation.policy.patterns import is_found, require_anchored, require_re2
 from ci_automation.policy.ranges import Range
 from ci_automation.report.sync import KUSTOMIZATION, ByIdentity, ByKey, NotForClusters, Sync, sync_path
@@ -64,25 +62,14 @@ class NoTagInRange(UsageError):
 
 def sync(
     channel: Reference, ports: Ports, settings: SyncSettings | None = None, components_file: str | None = None
-) -> Sync:
-    """Return how a cluster follows `channel`, with the verification that passes here.
+) -> tuple[Sync, Observed, Tree]:
+    """Return how a cluster follows `channel`, with the verification that passes here, and what clusters get now.
 
     Raises:
         NotForClusters: the channel is in an image layout directory.
         InvalidSync, UnfitSettings: a name, the interval or a field is none that clusters take.
-        NoTagInRange: clusters would find nothing.
     """
-    return sync_with_content(channel, ports, settings or SyncSettings(), components_file)[0]
-
-
-def sync_with_content(
-    channel: Reference, ports: Ports, settings: SyncSettings, components_file: str | None
-) -> tuple[Sync, Observed, Tree]:
-    """Return the same, and what clusters get now.
-
-    Raises:
-        UsageError, VerificationFailed, RegistryError: as above.
-    """
+    settings = settings or SyncSettings()
     if not isinstance(channel.repository, OciRepository):
         raise NotForClusters(channel)
     signers = ports.require_trusted()
@@ -113,12 +100,8 @@ def sync_with_content(
 
 def unfit_for(made: Sync, tree: Tree, ports: Ports) -> tuple[str, ...]:
     """Return what of the cluster's own patches and images does not fit the artifact's files, or was not checked."""
-    folder, effort = made.path.removeprefix("./") or ".", Effort()
-    try:
-        applied = applied_folder(tree, folder, effort)
-        return tuple(unfit_in_cluster(applied, made.settings.kustomization, ports.kustomize, effort))
-    except TooMuch:
-        return ("its patches and images are not checked: the overlay is larger than any real one",)
+    spec = {**made.settings.kustomization, "path": made.path}
+    return tuple(it.sentence for it in unfit_in_cluster(None, tree, spec, ports.kustomize))
 
 
 def _selected(channel: Reference, ref: Mapping[str, Any], ports: Ports) -> Reference:

@@ -6,7 +6,7 @@ That is stated or given as files, since the program never asks a cluster.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from msgspec import Struct, field
 
@@ -15,7 +15,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flux.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from ci_automation.artifact.reference import Digest
@@ -123,6 +123,7 @@ class Known(Struct, frozen=True):
     images: Images | None = None  # None: no registry is asked
     folder: str = ""  # that a person named for the overlay; empty: its files are those of the artifact
     build: bool = True  # whether the overlay is to be built
+    kustomization: Mapping[str, Any] = field(default_factory=dict)  # the spec by which clusters apply it, if known
     say: Callable[[str], None] = _silent
 
 

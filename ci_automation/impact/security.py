@@ -150,11 +150,8 @@ def host_paths(pair: Pair) -> Iterator[Change]:
         old, new = (mapping(value).get("hostPath", MISSING) for value in (volume.old, volume.new))
         side = Pair(pair.id, old, new, f"{volume.path}.hostPath")
         if side.differs:
-            yield _FOLDER.change(side, _folder(old if new is MISSING else new), opened=new is not MISSING)
-
-
-def _folder(value: Any) -> str:  # noqa: ANN401 - a value of YAML
-    return words(mapping(value).get("path")) or "folder"
+            of = mapping(old if new is MISSING else new)
+            yield _FOLDER.change(side, words(of.get("path")) or "folder", opened=new is not MISSING)
 
 
 def host_ports(pair: Pair) -> Iterator[Change]:

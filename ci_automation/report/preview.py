@@ -95,13 +95,17 @@ class StepReview(Struct, frozen=True):
 
 
 class ArtifactReview(Struct, frozen=True):
-    """What the next run would do to an artifact if the request were merged; `trouble` says why that is unknown."""
+    """What the next run would do to an artifact if the request were merged; `trouble` says why that is unknown.
+
+    Without a step, `unfit` is what fits it no longer of the patches and images of its clusters.
+    """
 
     name: str
     steps: tuple[StepReview, ...] = ()
     remarks: tuple[str, ...] = ()
     trouble: str = ""
     merge: str = ""  # whether the merge can approve the content
+    unfit: Findings = Findings()
 
 
 class PreviewPage(Struct, frozen=True):
@@ -131,7 +135,8 @@ def fails(page: PreviewPage, limit: FailOn) -> bool:
     """Return whether a page has what a preview is to fail on; what would be so without the request does not count."""
     unknown = limit is FailOn.APPROVAL and any(it.trouble for it in page.artifacts)
     steps = (Findings.of(it.step) for artifact in page.artifacts for it in artifact.steps if not it.known)
-    return unknown or any(_is_grave(found, limit) for found in (*(review.found for review, _ in page.reviews), *steps))
+    others = (*(review.found for review, _ in page.reviews), *(it.unfit for it in page.artifacts))
+    return unknown or any(_is_grave(found, limit) for found in (*others, *steps))
 
 
 def _is_grave(found: Findings, limit: FailOn) -> bool:
@@ -186,7 +191,8 @@ def _line(review: ArtifactReview) -> str:
         told = f"the next run would have {new} step{'s' if new > 1 else ''} because of the request{also}"
     else:
         told = "the request changes nothing that the next run would do"
-    remarks = (f"  - {inline(remark, _MAX_TEXT)}" for remark in review.remarks)
+    told_too = (*review.remarks, *(it.sentence for it in review.unfit.hazards))
+    remarks = (f"  - {inline(remark, _MAX_TEXT)}" for remark in told_too)
     return "\n".join((f"- **{inline(review.name, _MAX_PATH)}**: {told}", *remarks))
 
 

@@ -40,6 +40,7 @@ from ci_automation.flux.version import Bump, Version
 from ci_automation.impact import objects, plain
 from ci_automation.impact.change import Certainty, ChangeClass, Hazard
 from ci_automation.impact.check import Check, Seen
+from ci_automation.impact.overlay.builder import BuildFailed
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action, Allowance, MinorStep, Policy
 from ci_automation.records.ledger import ImmutableTagMoved
@@ -115,6 +116,16 @@ class Granting:
         return tuple(tree[COMPONENTS_PATH].decode().replace("rules:\n", rule, 1) for tree, _ in wanted)
 
 
+class OfClusters:
+    """A kustomize that builds the components, and cannot build the patch's with a patch of clusters."""
+
+    def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed, ...]:
+        """Return the builds."""
+        fails = (b"typo" in tree["kustomization.yaml"] and b"v1.98.7" in tree[COMPONENTS_PATH] for tree, _ in wanted)
+        texts = (tree[COMPONENTS_PATH].decode() for tree, _ in wanted)
+        return tuple(BuildFailed("no such object") if it else text for it, text in zip(fails, texts, strict=True))
+
+
 def minor_target(world: World) -> set[Digest]:
     return {make_plan(CHANNEL, world.ports(), intent()).plan.steps[-1].target}
 
@@ -155,6 +166,16 @@ class TestPlan:
         (gate,) = [verdict for verdict in step.gates if verdict.gate == ChangeClass.RBAC]
         assert gate.decision is decision
         assert gate.reason.endswith("may now do everything with * of *, by kustomization.yaml")
+
+    def test_a_release_that_no_cluster_can_build_with_its_own_patches_is_refused(self, world: World) -> None:
+        ports = replace(world.ports(), find_kustomize=OfClusters)
+        patch = {"patch": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: typo}}"}
+        policy = Policy(actions={**dict.fromkeys(Bump, Action.NEVER), Bump.PATCH: Action.AUTO})
+        own = intent(kustomization={"patches": [patch]}, policy=policy)
+        (step,) = make_plan(CHANNEL, ports, own).plan.steps
+        (found,) = [it for it in step.hazards if "sync.kustomization" in it.sentence]
+        assert (found.certainty, step.decision) == (Certainty.CERTAIN, Decision.REFUSED)
+        assert found.sentence.endswith("with the patches and images of `sync.kustomization`: no such object")
 
     def test_the_minor_is_asked_for_on_top_of_the_patch(self, world: World) -> None:
         plan = make_plan(CHANNEL, world.ports(), intent()).plan

@@ -12,7 +12,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, Manifest
 from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.bootstrap import NotBuildable, prepare
-from ci_automation.flows.sync import NoTagInRange, UnfitSettings, UnfitVerification, sync, sync_with_content, unfit_for
+from ci_automation.flows.sync import NoTagInRange, UnfitSettings, UnfitVerification, sync, unfit_for
 from ci_automation.flux.artifact import Recipe, compose
 from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.options import Options
@@ -72,7 +72,7 @@ def ports() -> Ports:
 
 def objects(ports: Ports, **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what is printed, as a cluster reads it."""
-    found = sync(CHANNEL, ports, SyncSettings(**settings))
+    found = sync(CHANNEL, ports, SyncSettings(**settings))[0]
     source, kustomization = yaml.safe_load_all(found.to_yaml())
     return source, kustomization
 
@@ -88,7 +88,7 @@ def test_namespace_version_and_folder_are_those_of_the_artifact(ports: Ports) ->
 def test_the_key_that_verifies_here_is_named(ports: Ports) -> None:
     source, _ = objects(ports)
     assert source["spec"]["verify"] == {"provider": "cosign", "secretRef": {"name": "flux-manifests-keys"}}
-    text = sync(CHANNEL, ports, SyncSettings(secret="own")).to_yaml()
+    text = sync(CHANNEL, ports, SyncSettings(secret="own"))[0].to_yaml()
     assert str(signing_key().public.fingerprint) in text
     assert "public-key cosign.pub --secret own --namespace flux-infra" in text
 
@@ -119,8 +119,7 @@ def test_a_folder_is_refused_before_it_is_read(ports: Ports) -> None:
         sync(Reference.parse("layout:nowhere:production"), ports)
 
 
-def test_the_ref_is_the_teams_and_what_it_selects_is_verified(ports: Ports, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ci_automation.flows.sync.unfit_fields", lambda *_: ())  # the samples' CRDs know few fields
+def test_the_ref_is_the_teams_and_what_it_selects_is_verified(ports: Ports) -> None:
     digest = str(ports.registry.resolve(CHANNEL))
     source, _ = objects(ports, source={"ref": {"digest": digest}})
     assert source["spec"]["ref"] == {"digest": digest}
@@ -144,7 +143,6 @@ def test_the_ref_is_the_teams_and_what_it_selects_is_verified(ports: Ports, monk
 def test_several_entries_are_printed_only_where_the_deployed_flux_accepts_them(
     ports: Ports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ci_automation.flows.sync.unfit_fields", lambda *_: ())
     entries = [{"issuer": f"^{US.issuer}$", "subject": f"^{each.subject}$"} for each in (US, THEM)]
     own = {"source": {"verify": {"matchOIDCIdentity": entries, "trustedRootSecretRef": {"name": "root"}}}}
     with pytest.raises(UnfitVerification):
@@ -168,7 +166,7 @@ def test_a_field_that_the_deployed_flux_lacks_is_told_with_its_place(ports: Port
 
 
 def test_the_secret_of_the_images_is_named_with_its_registry(ports: Ports) -> None:
-    assert not sync(CHANNEL, ports).needs()
+    assert not sync(CHANNEL, ports)[0].needs()
     version = Version.parse("v2.98.5")
     release = ports.releases.fetch(version)
     options = replace(OPTIONS, image_pull_secret="images", registry="mirror.example/fluxcd")
@@ -180,7 +178,7 @@ def test_the_secret_of_the_images_is_named_with_its_registry(ports: Ports) -> No
     ports.registry.put_manifest(CHANNEL, made.manifest)
     assert ports.signer is not None
     ensure_signed(ports.registry, CHANNEL, made.digest, ports.signer, SignatureFormat.LEGACY)
-    (needed,) = sync(CHANNEL, ports).needs()
+    (needed,) = sync(CHANNEL, ports)[0].needs()
     assert needed.command.startswith(
         "kubectl -n flux-infra create secret docker-registry images --docker-server=mirror.example "
     )
@@ -209,16 +207,14 @@ def test_what_is_installed_first_is_verified_and_built_with_the_keys_beside_it(p
     assert source[0]["stringData"] == {"cosign.pub": signing_key().public.to_pem()}
 
 
-def test_what_is_installed_first_has_the_patches_and_images_of_the_channel(
-    ports: Ports, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ci_automation.flows.sync.unfit_fields", lambda *_: ())  # the samples' CRDs know few fields
+def test_what_is_installed_first_has_the_patches_and_images_of_the_channel(ports: Ports) -> None:
     image = {"name": "ghcr.io/fluxcd/source-controller", "newName": "registry.edge.example/fluxcd/source-controller"}
     hosts = {"source-controller": "registry.edge.example", "helm-controller": "ghcr.io"}
     builder = Builder("---\n".join(DEPLOYMENT.format(name=name, host=host) for name, host in hosts.items()))
     settings = SyncSettings(kustomization={"images": [image]})
     made = prepare(CHANNEL, replace(ports, find_kustomize=lambda: builder), settings, None, "1m")
-    assert made.unfit == ("images renames 1 of 2 controllers, and leaves helm-controller at ghcr.io",)
+    sentence = "`images` in `sync.kustomization` renames 1 of 2 controllers, and leaves helm-controller at ghcr.io"
+    assert made.unfit[-1] == sentence
     tree, folder = builder.asked[0]
     assert folder == "."
     assert yaml.safe_load(tree["kustomization.yaml"])["images"] == [image]
@@ -233,18 +229,19 @@ def test_what_cannot_be_built_is_not_installed(ports: Ports, builder: Builder | 
 def test_patches_and_images_of_a_cluster_that_are_not_checked_are_told(
     ports: Ports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ci_automation.flows.sync.unfit_fields", lambda *_: ())
     settings = SyncSettings(kustomization={"images": [{"name": "a", "newName": "b"}]})
-    made, _, tree = sync_with_content(CHANNEL, ports, settings, None)
-    assert unfit_for(made, tree, ports) == ("its patches and images are not checked: there is no kustomize",)
+    made, _, tree = sync(CHANNEL, ports, settings, None)
+    assert unfit_for(made, tree, ports) == (
+        "the patches and images of `sync.kustomization` are not checked: there is no kustomize",
+    )
     broken = replace(ports, find_kustomize=lambda: Builder(BuildFailed("no such file")))
     assert unfit_for(made, tree, broken) == (
-        "no cluster can build the artifact with its patches and images: no such file",
+        "no cluster can build the artifact with the patches and images of `sync.kustomization`: no such file",
     )
     assert unfit_for(replace(made, settings=SyncSettings()), tree, broken) == ()
     monkeypatch.setattr("ci_automation.impact.overlay.kustomization.MAX_STEPS", 1)
     assert unfit_for(made, tree, broken) == (
-        "its patches and images are not checked: the overlay is larger than any real one",
+        "the patches and images of `sync.kustomization` are not checked: to follow them takes too many steps",
     )
 
 

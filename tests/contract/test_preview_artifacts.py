@@ -19,6 +19,8 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
 from ci_automation.demo.samples import write_samples
+from ci_automation.impact.change import Certainty, Hazard, fingerprint
+from ci_automation.impact.overlay.builder import BuildFailed
 from ci_automation.records.content import RecordedContent
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry
@@ -35,9 +37,10 @@ from tests.fakes.runner import Runner
 from tests.fakes.world import World, key_pem, signing_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from ci_automation.impact.overlay.builder import Build
     from tests.fakes.forge.repository import Repository
     from tests.fakes.runner import Ran
 
@@ -401,6 +404,117 @@ def test_a_base_that_nobody_trusted_signed_is_not_planned(runner: Runner, fleet:
     ran = requested(runner, fleet, changed, fail_on="approval")
     assert ran.code == 11, ran
     assert "**production**: unknown: " in ran.summary
+
+
+class Lists:
+    """A kustomize that builds the components, whatever patches there are."""
+
+    def builds(self, wanted: Sequence[Build]) -> tuple[str, ...]:
+        return tuple(tree["flux-system/gotk-components.yaml"].decode() for tree, _ in wanted)
+
+
+DEAD = "  sync: {kustomization: {patches: [{target: {kind: Deployment, name: typo}, patch: '[]'}]}}\n"
+DEAD_TOLD = "the patch of Deployment typo in \\`sync.kustomization\\` matches nothing"
+
+
+def test_a_dead_patch_of_the_clusters_is_told_with_the_steps(
+    runner: Runner, fleet: Repository, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci_automation.flows.programs.kustomize.find_kustomize", lambda _: Lists())
+    ran = requested(runner, fleet, {CONFIG: config(folder, DEAD)})
+    assert ran.code == 0, ran
+    assert f"- advice, overlay, auto: {DEAD_TOLD}" in ran.summary
+    assert "remove patches\\[0\\], or name what it is meant for" in ran.summary
+    assert "sync changes; the preview asks" not in ran.summary
+
+
+def test_a_dead_patch_of_the_clusters_is_told_without_steps_and_of_a_promoted_channel(
+    runner: Runner, fleet: Repository, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci_automation.flows.programs.kustomize.find_kustomize", lambda _: Lists())
+    channel = Reference.parse(f"layout:{folder}/registry:production")
+    registry = open_registry(channel)
+    registry.put_manifest(channel.at_tag("edge"), registry.manifest(channel))
+    last = f"  policy: {{range: '{OLD}'}}\n"
+    edge, new = (
+        f"- name: {name}\n  url: layout:{folder}/registry:{name}\n  verify: {{publicKey: cosign.pub}}\n"
+        "  promote: {from: production}\n"
+        for name in ("edge", "new")
+    )
+    fleet.push("main", {CONFIG: config(folder, f"{last}{edge}{new}")}, "ada")
+    ran = requested(runner, fleet, {CONFIG: config(folder, f"{last}{DEAD}{edge}{DEAD}{new}{DEAD}")}, fail_on="danger")
+    assert ran.code == 0, ran
+    same = "the request changes nothing that the next run would do"
+    for name in ("production", "edge"):
+        assert f"- **{name}**: {same}\n  - {DEAD_TOLD}\n" in ran.summary
+    assert f"- **new**: {same}\n  - it has nothing yet: its first digest is shown with them" in ran.summary
+
+
+class Lost:
+    """A kustomize that builds the components, and nothing with a patch that it has no object for."""
+
+    def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed, ...]:
+        return tuple(
+            BuildFailed("no such object")
+            if any(b"name: lost" in it.content for it in tree.files)
+            else tree["flux-system/gotk-components.yaml"].decode()
+            for tree, _ in wanted
+        )
+
+
+BROKEN = (
+    "  sync: {kustomization: {patches: [{patch: '{apiVersion: apps/v1, kind: Deployment, metadata: {name: lost}}'}]}}\n"
+)
+AT_WHICH = Hazard("overlay", Certainty.CERTAIN, f"sync.kustomization {fingerprint('no such object')}", "").fingerprint
+ACCEPTED = f"  acknowledge: [{{fingerprint: '{AT_WHICH}', until: 2999-01-01, reason: a test}}]\n"
+SLOWER = BROKEN.replace("kustomization: {", "kustomization: {timeout: 3m, ")
+
+
+@pytest.mark.parametrize("of", ["production", "edge"])
+@pytest.mark.parametrize(
+    ("sides", "code"),
+    [(("", BROKEN), 11), (("", BROKEN + ACCEPTED), 0), ((BROKEN, SLOWER), 0)],
+    ids=["new", "accepted", "known"],
+)
+def test_a_preview_fails_on_what_clusters_cannot_build_by_the_request_without_a_step(
+    runner: Runner,
+    fleet: Repository,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    of: str,
+    sides: tuple[str, str],
+    code: int,
+) -> None:
+    monkeypatch.setattr("ci_automation.flows.programs.kustomize.find_kustomize", lambda _: Lost())
+    channel = Reference.parse(f"layout:{folder}/registry:production")
+    registry = open_registry(channel)
+    registry.put_manifest(channel.at_tag("edge"), registry.manifest(channel))
+    edge = (
+        f"- name: edge\n  url: layout:{folder}/registry:edge\n  verify: {{publicKey: cosign.pub}}\n"
+        "  promote: {from: production}\n"
+    )
+
+    def written(more: str) -> bytes:
+        last = f"  policy: {{range: '{OLD}'}}\n"
+        return config(folder, f"{last}{more}{edge}" if of == "production" else f"{last}{edge}{more}")
+
+    fleet.push("main", {CONFIG: written(sides[0])}, "ada")
+    ran = requested(runner, fleet, {CONFIG: written(sides[1])}, fail_on="certain")
+    assert ran.code == code, ran
+    told = "no cluster can build the artifact with the patches and images of \\`sync.kustomization\\`: no such object"
+    assert f"- **{of}**: the request changes nothing that the next run would do\n  - {told}" in ran.summary
+
+
+def test_a_promoted_channel_whose_key_cannot_be_read_keeps_no_other_from_its_preview(
+    runner: Runner, fleet: Repository, folder: Path
+) -> None:
+    edge = f"- name: edge\n  url: layout:{folder}/registry:edge\n  verify: {{publicKey: gone.pub}}\n"
+    edge += "  promote: {from: production}\n"
+    fleet.push("main", {CONFIG: config(folder, edge)}, "ada")
+    ran = requested(runner, fleet, {CONFIG: config(folder, f"  policy: {{minor: auto, escalate: []}}\n{edge}{DEAD}")})
+    assert "- **edge**: unknown: " in ran.summary
+    assert "gone.pub" in ran.summary
+    assert "- **production**: " in ran.summary
 
 
 def test_an_artifact_that_is_taken_out_is_told(runner: Runner, fleet: Repository, folder: Path) -> None:

@@ -192,7 +192,7 @@ class Place:
         return [*self._secrets(trusted, source["spec"]["verify"]), source]
 
     def _printed(self, trusted: Trusted, name: str) -> str:
-        return sync(self.channel, self.ports(trusted=trusted), SyncSettings(name=name)).to_yaml()
+        return sync(self.channel, self.ports(trusted=trusted), SyncSettings(name=name))[0].to_yaml()
 
     def _secrets(self, trusted: Trusted, verify: Object) -> list[Object]:
         if isinstance(trusted, TrustedKeys):

@@ -207,10 +207,15 @@ def test_settings_of_a_cluster_that_miss_the_controllers_are_warned_of(
         done = program.flux_manifests(*command, "--config", config, PATH=path, HOME=str(tmp_path))
         assert done.code == 0, done.errors
         assert done.errors.splitlines() == [
-            "warning: `sync.kustomization`: the patch of Deployment kustomise-controller matches nothing",
+            "warning: the patch of Deployment kustomise-controller in `sync.kustomization` matches nothing",
             (
-                "warning: `sync.kustomization`: images renames 1 of 4 controllers, and leaves helm-controller, "
+                "warning: `images` in `sync.kustomization` renames 1 of 4 controllers, and leaves helm-controller, "
                 "kustomize-controller and notification-controller at ghcr.io"
             ),
         ]
     assert "image: registry.edge.example/fluxcd/" in (tmp_path / "first/2-controllers.yaml").read_text()
+    plan = program.flux_manifests("plan", "production", "--config", config, PATH=path, HOME=str(tmp_path))
+    assert plan.code == 0, plan.errors
+    said = " ".join(plan.output.split())
+    assert "the patch of Deployment kustomise-controller in `sync.kustomization` matches nothing" in said
+    assert "`images` in `sync.kustomization` renames 1 of 4 controllers" in said

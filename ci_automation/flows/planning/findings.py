@@ -13,11 +13,13 @@ from ci_automation.flux.artifact import PUSHED, Recipe
 from ci_automation.flux.text import controller_images, inventory
 from ci_automation.impact.assess import Impact, assess, compare_files, compare_with_flux_alone, nothing_is_settled
 from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.overlay.in_cluster import unfit_in_cluster
 from ci_automation.policy.content import Content, content_verdicts, hazard_verdicts
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.gates import Selection, Situation
 from ci_automation.policy.plan import PlannedStep
 from ci_automation.report.findings import Findings
+from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,8 +58,21 @@ def impact_of(
         before = None
     ports.say("comparing, and building the overlay" if before else "building the overlay")
     folder = intent.overlay_folder
-    known = Known(intent.clusters, listed, intent.now, ports.kustomize, ports.images, folder=folder, say=ports.say)
+    spec = _followed_by(after, intent)
+    known = Known(
+        intent.clusters, listed, intent.now, ports.kustomize, ports.images, folder, kustomization=spec, say=ports.say
+    )
     return assess(_applied(before) if before else None, _applied(after), known, settled)
+
+
+def unfit_there(there: Contents, ports: Ports, intent: Intent) -> tuple[Hazard, ...]:
+    """Return what of the patches and images that clusters have beside an artifact does not fit it."""
+    return unfit_in_cluster(None, there.tree, _followed_by(there, intent), ports.kustomize)
+
+
+def _followed_by(side: StepSide, intent: Intent) -> dict[str, Any]:
+    """Return the spec of the Kustomization by which clusters apply an artifact, as far as it is known."""
+    return {**intent.kustomization, "path": sync_path([*side.overlay.by_path, side.path], side.path)}
 
 
 def _applied(side: StepSide) -> Applied:

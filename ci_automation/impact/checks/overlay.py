@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.tree import Tree
 from ci_automation.impact.check import Applied, Check, Known, Seen
 from ci_automation.impact.files import rendered_diffs
+from ci_automation.impact.overlay.in_cluster import unfit_in_cluster
 from ci_automation.impact.overlay.preflight import Built, preflight
 from ci_automation.impact.overlay.secrets import secret_hazards
 from ci_automation.impact.overlay.targets import GATE
@@ -23,6 +24,8 @@ def _look(before: Applied | None, after: Applied, known: Known) -> Seen:
     old = before.files if before else Tree(())
     built = preflight(old, after.files, after.path, known.kustomize, known.folder)
     hazards = (*built.hazards, *secret_hazards(before.overlay if before else Tree(()), after.overlay))
+    if known.kustomization:
+        hazards += unfit_in_cluster(before.files if before else None, after.files, known.kustomization, known.kustomize)
     if before is None or before.components != after.components or before.overlay == after.overlay:
         return Seen(hazards, built.pruned, built.changes, rights=built.rights)
     builds = tuple(_both(each, known.kustomize) for each in built.builds)

@@ -1,7 +1,7 @@
 """A check that the team's own files still fit the components: built with the old and the new ones, and compared.
 
 What is built is what clusters can apply (see `folders.py`), without what a cluster's own Kustomization adds to it: its
-patches, images, names and substitutions are not in the artifact.
+names and substitutions are not in the artifact, and `in_cluster.py` looks at its patches and images.
 """
 
 from __future__ import annotations
@@ -219,6 +219,12 @@ def _unreached(
         sentence += f" (only those whose path is {path_of(each.folder)} do)"
     sentence += ", and delete Flux if they prune"
     yield Hazard(GATE, certainty, f"{components} is in no kustomization", sentence, (), remedies)
+    for folder in folders(new) if before is None else ():
+        for fault in applied_folder(new, folder, effort).gathered.garbled[:1]:
+            sentence = f"the overlay at {path_of(folder)} cannot be built: {fault.sentence}"
+            places = (fault.place,)
+            correct = edit.remedies(folder, places)
+            yield Hazard(GATE, certainty, f"{folder} {fault.sentence}", sentence, places, correct, final=fault.is_sure)
 
 
 def _not_as_a_whole(after: Sequence[AppliedFolder], new: Tree, effort: Effort, edit: Edit) -> Iterator[Hazard]:

@@ -25,7 +25,6 @@ K = ChangeKind
 S = Severity
 SIDECAR = "      - image: busybox:1\n        name: sidecar\n"
 NODE_SELECTOR = "      nodeSelector:\n"
-CONTEXT = "        securityContext:\n          allow"
 DROP = "          capabilities:\n            drop:\n            - ALL\n"
 POD_CONTEXT = "      securityContext:\n        fsGroup: 1337\n"
 VOLUMES = "      volumes:\n      - emptyDir: {}\n        name: data\n"

@@ -209,6 +209,12 @@ CONTENT = replace(PATCHED, new_version=OLD, changes=(OPENED,), hazards=(BREAKS,)
             "the request changes nothing that the next run would do\n  - nothing was verified",
             id="remarks",
         ),
+        pytest.param(
+            ArtifactReview("a", remarks=("nothing was verified",), unfit=Findings(hazards=(BREAKS,))),
+            "the request changes nothing that the next run would do\n  - nothing was verified\n"
+            "  - the new definition is refused",
+            id="unfit",
+        ),
     ],
 )
 def test_what_becomes_of_an_artifact_is_one_line(artifact: ArtifactReview, line: str) -> None:
@@ -243,6 +249,7 @@ def test_a_step_has_its_digests_its_hazards_and_its_diffs() -> None:
         (ArtifactReview("a", (StepReview(CONTENT),)), "certain danger approval"),
         (ArtifactReview("a", (StepReview(PATCHED),)), ""),
         (ArtifactReview("a", trouble="it is gone"), "approval"),
+        (ArtifactReview("a", unfit=Findings(hazards=(BREAKS,))), "certain danger approval"),
     ],
 )
 def test_a_preview_fails_on_what_the_request_would_do(artifact: ArtifactReview, limits: str) -> None:

@@ -184,6 +184,13 @@ class TestWhereNothingWasBefore:
         (hazard,) = preflight(Tree(()), files, "gotk-components.yaml", None).hazards
         assert hazard.certainty is Certainty.CERTAIN
 
+    def test_a_file_that_is_no_yaml_is_told_beside_components_that_a_first_kustomization_does_not_list(self) -> None:
+        files = tree({"kustomization.yaml": {"resources": ["a.yaml"]}, "a.yaml": TAB})
+        unlisted, broken = preflight(Tree(()), files, PATH, None).hazards
+        assert (unlisted.sentence, unlisted.final) == (SOME, False)
+        assert (broken.certainty, broken.final, broken.places) == (Certainty.CERTAIN, True, (Place("a.yaml", 2),))
+        assert broken.sentence.startswith("the overlay at ./ cannot be built: a.yaml:2 ")
+
     def test_what_a_kustomization_lists_that_cannot_be_read_is_not_guessed(self) -> None:
         broken = f"resources:\n- {PATH}\n\t- limits.yaml\n".encode()
         files = Tree((TreeFile("kustomization.yaml", broken), TreeFile(PATH, COMPONENTS.encode())))
