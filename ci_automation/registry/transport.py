@@ -51,6 +51,7 @@ with (
     from oras.provider import Registry as OrasRegistry  # noqa: TID251 - this is the module that may
 
 MAX_PAGES = 200
+_MAX_LIST_BYTES = 16 << 20  # of all pages: several lists are read at once
 _SLOWEST = 256 << 10  # bytes a second
 STORED = frozenset({200, 201, 202, 204})  # 201 by the spec; not every registry is exact
 
@@ -195,8 +196,11 @@ class Wire(OrasRegistry):  # type: ignore[misc]  # oras ships no types
         Raises:
             UnexpectedAnswer: the list does not end, or continues at another host.
         """
+        size = 0
         for _ in range(MAX_PAGES):
             answer = self.ask(request)
+            if (size := size + len(answer.body)) > _MAX_LIST_BYTES:
+                raise self.endless(what)
             yield answer
             link = next_link(answer.headers.get("link", ""))
             if link is None:

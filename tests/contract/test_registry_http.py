@@ -455,6 +455,15 @@ class TestLimits:
             registry.tags(at)
         assert len(server.seen) == 7
 
+    def test_large_pages_come_to_an_end_before_they_fill_the_memory(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        large = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [], "annotations": {"a": "x" * (4_000_000)}}
+        server.answer = lambda _: Reply.json(large, Link="<?more>; rel=next", Content_Type=OCI_INDEX)
+        with pytest.raises(UnexpectedAnswer, match="never ends its list of the referrers of"):
+            registry.referrers(at, Digest.of(b""))
+        assert len(server.seen) == 5
+
     def test_too_many_tags_are_too_many(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, monkeypatch: pytest.MonkeyPatch
     ) -> None:
