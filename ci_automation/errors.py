@@ -20,10 +20,14 @@ INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 
 
 class Error(Exception):
-    """An error that a user can cause or must know; the command line prints it and exits with `exit_code`."""
+    """An error that a user can cause or must know; the command line prints it and exits with `exit_code`.
+
+    `below` has the whole command that the hint speaks of, for a terminal.
+    """
 
     exit_code: ClassVar[int] = 1
     hint: str = ""
+    below: str = ""
     message: ClassVar[str] = ""  # of a class whose objects all say the same
 
     def __init__(self, message: str = "") -> None:

@@ -151,7 +151,7 @@ class ActionRun(Struct):
 
 def trouble_of(error: BaseException, *, verbose: bool = False) -> Trouble:
     """Return why something failed; the hint names inputs and operations, where it is written for the command line."""
-    code, message, hint, exit_code = failure_of(error, verbose=verbose)
+    code, message, hint, exit_code, _ = failure_of(error, verbose=verbose)
     hint = _ADOPTING.sub("the operation `adopt`", hint)
     hint = _OPTION.sub(lambda it: f"the input {it[1]}" if it[1] in _NAMES else it[0], hint)
     return Trouble(message, code, hint, exit_code)

@@ -53,7 +53,8 @@ def git_blob_id(data: bytes) -> str:
 
 def git_tree_id(entries: Iterable[GitEntry]) -> str:
     """Return the id that Git gives to a folder with these files; Git keeps no empty folders."""
-    lines = [(_bytes(entry.path), entry.mode, _named(b"blob", entry.data)) for entry in entries]
+    named = ((it.path.encode("utf-8", "surrogateescape"), it) for it in entries)
+    lines = [(path, entry.mode, _named(b"blob", entry.data)) for path, entry in named]
     return _tree(lines).hex()
 
 
@@ -74,10 +75,6 @@ def _tree(lines: list[tuple[bytes, int, bytes]]) -> bytes:
 
 def _named(kind: bytes, data: bytes) -> bytes:
     return hashlib.sha1(b"%s %d\0%s" % (kind, len(data), data), usedforsecurity=False).digest()
-
-
-def _bytes(path: str) -> bytes:
-    return path.encode("utf-8", "surrogateescape")
 
 
 class Concealment(Struct, frozen=True):

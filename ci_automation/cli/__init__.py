@@ -128,8 +128,7 @@ class Commands(click.Group):
             return None
         own = name.replace("-", "_")
         module = importlib.import_module(f"ci_automation.{_MODULES.get(name, f'cli.{own}')}")
-        command: click.Command = getattr(module, f"{own}_command")
-        return command
+        return getattr(module, f"{own}_command")  # type: ignore[no-any-return]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -139,8 +138,11 @@ class Commands(click.Group):
             import difflib
 
             from ci_automation.cli.completion import MEANT
+            from ci_automation.cli.parameters import artifact_names
 
-            near = MEANT.get(args[0]) or next(iter(difflib.get_close_matches(args[0], COMMANDS, n=1)), "")
+            is_artifact = args[0].startswith(("oci://", "layout:")) or args[0] in artifact_names(ctx, None, args[0])
+            meant = MEANT.get(args[0]) or next(iter(difflib.get_close_matches(args[0], COMMANDS, n=1)), "")
+            near = f"check {args[0]}" if is_artifact else meant
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
@@ -170,7 +172,8 @@ def cli() -> None:
     \b
     ARTIFACT is a channel, oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG for
     an image layout directory, or the name of an artifact in
-    .github/flux-manifests.yaml.
+    .github/flux-manifests.yaml. Where that file has only one, [ARTIFACT] can be
+    left out.
     """
 
 
@@ -203,13 +206,17 @@ def coloured(environment: Mapping[str, str]) -> bool | None:
     return True if environment.get("FORCE_COLOR") else None
 
 
+_MAX_PATH = 200  # characters of one that is told
+
+
 class Failure(NamedTuple):  # no Struct: --help does not load msgspec
-    """An error as the program reports it."""
+    """An error as the program reports it; `below` is what people may copy."""
 
     code: str
     message: str
     hint: str
     exit_code: int
+    below: str = ""
 
 
 def failure_of(error: BaseException, *, verbose: bool) -> Failure:
@@ -221,22 +228,23 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
         error = KeyboardInterrupt()
     match error:
         case Error():
-            return Failure(error.code, str(error), error.hint, error.exit_code)
+            return Failure(error.code, str(error), error.hint, error.exit_code, error.below)
         case click.ClickException():
-            context = getattr(error, "ctx", None)
-            command = context.command_path if context else "flux-manifests"
+            command = context.command_path if (context := getattr(error, "ctx", None)) else "flux-manifests"
             from ci_automation.cli.completion import usage_message
 
             message, there = usage_message(error)
             return Failure("usage", message, f"{there}See `{command} --help`.", 2)
         case KeyboardInterrupt():
             left = left or "A channel that it moves is as it was, or at a signed artifact."
-            hint = f"{left} Run it again."
-            return Failure("interrupted", "interrupted", hint, INTERRUPTED)
+            return Failure("interrupted", "interrupted", f"{left} Run it again.", INTERRUPTED)
         # What is written to files has errors of its own.
         case OSError(errno=errno.ENOSPC | errno.EFBIG | errno.EDQUOT | errno.EIO):
             hint = "Check where standard output goes, and the space that is left."
             return Failure("output-unwritable", f"the output cannot be written: {error.strerror}", hint, 2)
+        case OSError(errno=errno.EACCES | errno.EPERM | errno.ENAMETOOLONG, filename=str(path)):
+            hint = "Check the path, and the rights to its folders."
+            return Failure("path-unusable", f"{path[:_MAX_PATH]} cannot be used: {error.strerror}", hint, 2)
         case _:
             bug = "This is a bug of flux-manifests. Run it again with -v for the details, and report it."
             hint = "".join(traceback.format_exception(error)) if verbose else bug

@@ -58,7 +58,9 @@ def approved_digests(texts: Iterable[str], waiting: Callable[[], Iterable[Digest
 class ContradictingOptions(UsageError):
     """Two options, or an option and the configuration, do not go together."""
 
-    hint = "See the command's --help."
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.hint = hint
 
 
 class Arguments(Hiding, Struct, frozen=True):
@@ -113,33 +115,43 @@ class Arguments(Hiding, Struct, frozen=True):
             ContradictingOptions: some of them exclude each other.
         """
         if contradiction := next(_contradictions(self), None):
-            error = ContradictingOptions(contradiction)
-            named = (it.removeprefix("^").replace("\\.", ".") for it in (*self.identity, *self.identity_regexp))
-            if contradiction == _APART and any(it.startswith("https://github.com/") for it in named):
-                error.hint = "Add --issuer https://token.actions.githubusercontent.com, the issuer of GitHub Actions."
-            raise error
+            raise ContradictingOptions(*contradiction)
+        if self.registry_config and not Path(self.registry_config).is_fifo():  # which can be read once
+            from ci_automation.registry.docker_config import DockerConfig
+
+            DockerConfig.find(os.environ, Path.home(), Path(self.registry_config)).read()
         return self
 
 
-_APART = "--identity or --identity-regexp, and --issuer, go together"
+_GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
+_ONE_OF_THEM = "Leave out one of them."
 
 
-def _contradictions(given: Arguments) -> Iterator[str]:
-    """Yield what does not go together."""
+def _contradictions(given: Arguments) -> Iterator[tuple[str, str]]:
+    """Yield what does not go together, and what to do."""
     if given.signing in {"key", "kms"} and not given.key:
         ways = "--key FILE or --key env://NAME" if given.signing == "key" else "--key, such as --key awskms://..."
-        yield f"--signing {given.signing} needs {ways}"
+        yield f"--signing {given.signing} needs {ways}", f"Add it, or leave out --signing {given.signing}."
     if given.yes and not given.adopt:
-        yield "--yes answers the question of --adopt, which is not there"
+        yield "--yes answers the question of --adopt, which is not there", "Leave out --yes, or add --adopt."
     if given.signing == "kms" and given.key and given.key.partition("://")[0] in {"env", given.key}:
-        yield "--signing kms needs --key, such as --key awskms://..."
+        yield "--signing kms needs --key, such as --key awskms://...", "For a file or a variable: --signing key."
     if given.signing in {"keyless", "unsafe-unsigned"} and given.key:
-        yield f"--signing {given.signing} takes no --key"
+        yield f"--signing {given.signing} takes no --key", _ONE_OF_THEM
     identities = (*given.identity, *given.identity_regexp)
     if bool(identities) != bool(given.issuer):
-        yield _APART
+        yield "--identity or --identity-regexp, and --issuer, go together", _other_half(identities)
     if identities and given.public_key:
-        yield "--public-key and an identity exclude each other"
+        yield "--public-key and an identity exclude each other", _ONE_OF_THEM
+
+
+def _other_half(identities: Sequence[str]) -> str:
+    """Return what to add to identities without an issuer, or to an issuer without identities."""
+    if not identities:
+        return "Add --identity, or leave out --issuer."
+    if any(it.removeprefix("^").replace("\\.", ".").startswith("https://github.com/") for it in identities):
+        return f"Add --issuer {_GITHUB_ISSUER}, the issuer of GitHub Actions."
+    return "Add --issuer, with the address that the certificate names."
 
 
 class ForeignConfiguration(UsageError):

@@ -9,7 +9,7 @@ import click
 
 from ci_automation.artifact.tree import TreeFile
 from ci_automation.cli.output import print_json, print_line, print_table
-from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, one_artifact_argument, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
 from ci_automation.flows.attachments import Attachment, UnfitAttachment, attach, attached_files, discover, stated
@@ -73,7 +73,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @click.command("discover", cls=HeadedCommand)
-@artifact_argument("artifact")
+@one_artifact_argument()
 @click.option("--type", "kind", metavar="TYPE", help="only this type")
 @click.option("--folder", metavar="DIR", help="write the files here, to a new or empty folder")
 @takes("registry-config", *COMMON)
@@ -114,7 +114,7 @@ def _row(each: Attachment) -> tuple[str, str, str]:
 
 
 @click.command("provenance", cls=HeadedCommand)
-@artifact_argument("artifact")
+@one_artifact_argument()
 @takes(*TRUST, "registry-config", *COMMON)
 def provenance_command(artifact: str, given: Arguments) -> None:
     """Print how an artifact was made, as its trusted signer stated it (SLSA v1).
@@ -142,7 +142,7 @@ def provenance_command(artifact: str, given: Arguments) -> None:
 
 
 @click.command("sbom", cls=HeadedCommand)
-@artifact_argument("artifact")
+@one_artifact_argument()
 @click.option("--spdx", "as_spdx", is_flag=True, help="with --output json: SPDX 2.3, in place of CycloneDX 1.6")
 @takes(*TRUST, "registry-config", *COMMON)
 def sbom_command(artifact: str, *, as_spdx: bool, given: Arguments) -> None:

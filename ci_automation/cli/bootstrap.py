@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.follow_up import verifying_keys
 from ci_automation.cli.output import print_aside, print_json, print_line, print_text
-from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, one_artifact_argument, takes
 from ci_automation.cli.target import configured
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.bootstrap import Installation, bootstrap, prepare
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 @click.command("sync-manifests", cls=HeadedCommand)
-@artifact_argument("artifact")
-@click.option("--name", help="the name of both objects; default: flux-manifests")
+@one_artifact_argument()
+@click.option("--name", metavar="NAME", help="the name of both objects; default: flux-manifests")
 @click.option(
     "--secret", metavar="NAME", help="the Secret with the public key, or with the trusted root of your own Sigstore"
 )
-@click.option("--interval", help="how often the cluster looks; default: 10m")
+@click.option("--interval", metavar="TIME", help="how often the cluster looks; default: 10m")
 @takes("components-file", *TRUST, "registry-config", *COMMON)
 def sync_manifests_command(
     artifact: str, name: str | None, secret: str | None, interval: str | None, given: Arguments
@@ -58,7 +58,13 @@ def sync_manifests_command(
 @click.command("bootstrap-manifests", cls=HeadedCommand)
 @artifact_argument("artifact")
 @click.argument("folder")
-@click.option("--timeout", default="5m", show_default=True, help="how long the printed commands wait for each part")
+@click.option(
+    "--timeout",
+    metavar="TIME",
+    default="5m",
+    show_default=True,
+    help="how long the printed commands wait for each part",
+)
 @takes("components-file", *TRUST, "registry-config", *COMMON)
 def bootstrap_manifests_command(artifact: str, folder: str, timeout: str, given: Arguments) -> None:
     """Write what the first installation of Flux applies to a cluster, and print the order.
@@ -84,7 +90,7 @@ def bootstrap_manifests_command(artifact: str, folder: str, timeout: str, given:
 
 
 @click.command("bootstrap", cls=HeadedCommand)
-@artifact_argument("artifact")
+@one_artifact_argument()
 @click.option(
     "--kubeconfig",
     metavar="FILE",
@@ -92,7 +98,7 @@ def bootstrap_manifests_command(artifact: str, folder: str, timeout: str, given:
     help="the cluster's address and login, as kubectl has it; not taken from $KUBECONFIG, so that you name the cluster",
 )
 @click.option("--context", metavar="NAME", help="the context of the kubeconfig; default: its current one")
-@click.option("--timeout", default="5m", show_default=True, help="how long to wait for each part")
+@click.option("--timeout", metavar="TIME", default="5m", show_default=True, help="how long to wait for each part")
 @takes("components-file", *TRUST, "registry-config", *COMMON)
 def bootstrap_command(artifact: str, kubeconfig: str, context: str | None, timeout: str, given: Arguments) -> None:
     """Install Flux on a cluster from a channel, which the cluster follows from then on.

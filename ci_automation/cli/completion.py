@@ -10,7 +10,7 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 from ci_automation.cli import COMMANDS, COMPLETE, Commands, cli
-from ci_automation.cli.parameters import TRUST, details_option
+from ci_automation.cli.parameters import TRUST, HeadedCommand, details_option, first_example
 from ci_automation.cli.target import artifacts_there
 
 if TYPE_CHECKING:
@@ -71,6 +71,10 @@ def usage_message(error: click.ClickException) -> tuple[str, str]:
     there = ""
     if isinstance(error, click.MissingParameter) and error.param and error.param.name == "artifact":
         there = artifacts_there()
+    if isinstance(error, (click.MissingParameter, click.BadOptionUsage)) and not there and error.ctx:
+        there = f"For example: `{example}`. " if (example := first_example(error.ctx.command)) else ""
+    if error.message.startswith("Got unexpected extra argument") and isinstance(error, click.UsageError) and error.ctx:
+        there = f"Write `{' '.join((error.ctx.command_path, *error.ctx.command.collect_usage_pieces(error.ctx)))}`. "
     if isinstance(error, click.NoSuchOption):
         error = _with_option(error)
     elif isinstance(error, click.UsageError):
@@ -86,6 +90,11 @@ def _with_option(error: click.NoSuchOption) -> click.NoSuchOption:
     message = f"No such option {error.option_name!r}."
     if why := _WITHOUT.get((error.ctx.command.name or "", error.option_name)) if error.ctx else None:
         return click.NoSuchOption(error.option_name, f"{message} {why}", ctx=error.ctx)
+    context = click.Context(cli)
+    every = [it for name in COMMANDS if (it := cli.get_command(context, name))]
+    if error.ctx and not error.ctx.parent and any(error.option_name in it.opts for each in every for it in each.params):
+        told = f"{message} Options come after the command: `flux-manifests COMMAND {error.option_name}`."
+        return click.NoSuchOption(error.option_name, told, ctx=error.ctx)
     meant = _MEANT_OPTIONS.get(error.option_name, "")
     if meant.partition(" ")[0].removeprefix("--") in mine:
         return click.NoSuchOption(error.option_name, f"{message} Did you mean {meant!r}?", ctx=error.ctx)
@@ -94,8 +103,7 @@ def _with_option(error: click.NoSuchOption) -> click.NoSuchOption:
     # The dashes, which all names have, make none of them similar.
     if near := difflib.get_close_matches(error.option_name.strip("-"), mine, cutoff=_LIKE):
         return click.NoSuchOption(error.option_name, possibilities=[f"--{name}" for name in near], ctx=error.ctx)
-    context = click.Context(cli)
-    others = _by_option(filter(None, (cli.get_command(context, name) for name in COMMANDS)))
+    others = _by_option(every)
     for name in difflib.get_close_matches(error.option_name.strip("-"), others, n=1, cutoff=_MUCH_ALIKE):
         known, commands = f"--{name}" == error.option_name, ", ".join(others[name])
         message += f" Commands that have it: {commands}." if known else f" Did you mean '--{name}' of {commands}?"
@@ -160,7 +168,7 @@ def complete(cli: Commands, asked: str) -> int:
     return 0
 
 
-@click.command("completion")
+@click.command("completion", cls=HeadedCommand)
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
 @details_option
 @click.pass_context

@@ -41,7 +41,11 @@ def config_command() -> None:
     """
 
 
-@config_command.command("validate", cls=HeadedCommand)
+@config_command.command(
+    "validate",
+    cls=HeadedCommand,
+    short_help="Check the configuration file, the overlays, and on request the workflows.",
+)
 @click.option("--workflows", metavar="DIR", help="check the workflows of this folder too, such as .github/workflows")
 @click.option(
     "--repository",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.cli.parameters import details_option
+from ci_automation.cli.parameters import HeadedCommand, details_option
 from ci_automation.demo.samples import write_samples
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import OutputExists, Unwritable, read_plan_file
@@ -63,7 +63,7 @@ class TooFewReleases(UsageError):
     message = "the folder has no two minor series of releases to show an update on"
 
 
-@click.command("demo")
+@click.command("demo", cls=HeadedCommand)
 @click.option("--releases", metavar="DIR", help="folder with real releases, instead of the samples")
 @click.option("--folder", metavar="DIR", help="use this new or empty folder, instead of a new one for temporary files")
 @details_option

@@ -16,7 +16,7 @@ from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.clone import place_of_clone, top_of
 from ci_automation.cli.config import checked_workflows
 from ci_automation.cli.output import print_aside, print_json, print_text, width
-from ci_automation.cli.parameters import COMMON, SIGNING, artifact_argument, takes
+from ci_automation.cli.parameters import COMMON, SIGNING, HeadedCommand, artifact_argument, takes
 from ci_automation.cli.places import github, kustomize
 from ci_automation.cli.wiring import NothingNamed, targets
 from ci_automation.config.model import ApprovalVia, Config
@@ -46,16 +46,18 @@ _WORKFLOWS = ".github/workflows"
 _MARKS = {Health.GOOD: "good   ", Health.WRONG: "wrong  ", Health.UNSEEN: "unseen "}
 
 
-@click.command("doctor")
+@click.command("doctor", cls=HeadedCommand)
 @artifact_argument("artifact", required=False)
-@click.option("--workflow", default="flux.yaml", show_default=True, help="the workflow that runs on schedule")
+@click.option(
+    "--workflow", metavar="FILE", default="flux.yaml", show_default=True, help="the workflow that runs on schedule"
+)
 @takes(*SIGNING, "registry-config", *COMMON)
 def doctor_command(artifact: str | None, *, workflow: str, given: Arguments) -> int:
     """Look for what keeps runs from their work: programs, credentials, trust, GitHub's settings, clocks.
 
     Each finding is good, wrong, or cannot be seen from here, with one thing to do. Nothing is changed: to see whether
-    it may write, it begins an upload to the registry and gives it up. The exit code is 0 if nothing is wrong, and else
-    the highest of what a run would exit with.
+    it may write, it begins an upload to the registry and gives it up. The exit code is 0 if nothing is wrong and each
+    registry could be reached, and else the highest of what a run would exit with.
 
     \b
     flux-manifests doctor oci://ghcr.io/acme/flux-manifests:production \\
@@ -118,11 +120,12 @@ def lines_of(findings: Sequence[Diagnosis]) -> Iterator[str]:
             yield plain_text(f"        {it.advice}")
     wrong = sum(it.health is Health.WRONG for it in findings)
     some = f"{len(findings)} finding{'' if len(findings) == 1 else 's'} {'is' if wrong == 1 else 'are'}"
-    yield f"{wrong} of {some} wrong." if wrong else "Nothing that was seen is wrong."
+    away = ", but a registry could not be reached" if code_of_wrong(findings) else ""
+    yield f"{wrong} of {some} wrong." if wrong else f"Nothing that was seen is wrong{away}."
 
 
 def code_of_wrong(findings: Sequence[Diagnosis]) -> int:
-    """Return the exit code: 0 if nothing is wrong, else the highest of what a run would exit with."""
+    """Return the exit code: 0 if nothing is wrong and no registry is away, else the highest that a run would have."""
     return max((it.exit_code for it in findings), default=0)
 
 

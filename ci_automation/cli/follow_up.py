@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Repeat
-from ci_automation.cli.output import TO_READ, print_aside, print_line, print_text
+from ci_automation.cli.output import TO_READ, print_line, print_text
 from ci_automation.cli.parameters import INSTALL_FLAGS
 from ci_automation.cli.trust import signing_mode
 from ci_automation.config.model import VerifyConfig
@@ -148,13 +148,13 @@ def differing(target: Target, old: Digest, new: Digest, given: Arguments) -> str
     return shlex.join(("flux-manifests", "diff", "-v", *sides, *options))
 
 
-def whole() -> str:
-    """Return the present command line with -v, which leaves nothing out, and with what the environment said."""
+def whole(*options: str) -> str:
+    """Return the present command line with `options`, by default -v, and with what the environment said."""
     context = click.get_current_context()
     command, *rest = context.obj
     is_set = context.get_parameter_source("releases") is ParameterSource.ENVIRONMENT
     releases = ("--releases", context.params["releases"]) if is_set else ()
-    return f"flux-manifests {shlex.join([command, '-v', *releases, *rest])}"
+    return f"flux-manifests {shlex.join([command, *(options or ('-v',)), *releases, *rest])}"
 
 
 def comparing(old: str, new: str, given: Arguments) -> str:
@@ -186,12 +186,12 @@ def promoting(
 
 
 def name_adoption(goal: Target, error: Error, given: Arguments) -> None:
-    """Print the whole command that adopts an unsigned digest, and let the hint of the error name it."""
+    """Put the whole command that adopts an unsigned digest below the error, and let the hint name it."""
     is_edited = not goal.is_promoted and _is_edited(goal)
     adopting = _updating(goal, replace(given, adopt=True, accept_edits=given.accept_edits or is_edited), begun=False)
     edits = " (its components differ from what Flux renders: the next step drops that)" if is_edited else ""
-    print_aside(f"To adopt {goal.name}, if it is yours{edits}:\n{adopting}")
-    error.hint = re.sub(r"`[^`]*update [^`]*--adopt`", "the command above", error.hint)
+    error.below = f"To adopt {goal.name}, if it is yours{edits}:\n{adopting}"
+    error.hint = re.sub(r"`[^`]*update [^`]*--adopt`", "the command below", error.hint)
 
 
 def _is_edited(goal: Target) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.reference import Digest, LayoutDirectory, OciRepository, Reference
 from ci_automation.cli.follow_up import comparing, whole
 from ci_automation.cli.output import print_json, print_line, print_parts, print_reading, print_table, print_text, width
-from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, one_artifact_argument, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.errors import UsageError
 from ci_automation.flows.history import UNTRUSTED, History, HistoryEntry, history
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @click.command("history", cls=HeadedCommand)
-@artifact_argument("artifact")
+@one_artifact_argument()
 @click.option("--since", metavar="WHEN", help="list only what is newer: a date such as 2026-11-01 (UTC), or 30d")
 @takes(*TRUST, "registry-config", *COMMON)
 def history_command(artifact: str, *, since: str | None, given: Arguments) -> None:

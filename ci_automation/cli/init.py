@@ -154,10 +154,14 @@ def _require_fitting(
     others = (flux_version, given.overlay, given.components_file, given.flags)
     if source is not None and any(others):
         raise ContradictingOptions(
-            "--from says version, flags, overlay and components file: no option for these goes with it"
+            "--from says version, flags, overlay and components file: no option for these goes with it",
+            "Leave out those options. To choose them yourself, leave out --from.",
         )
     if source is None and (allowed.keep_sync or allowed.still_in_git):
-        raise ContradictingOptions("--keep-sync and --still-in-git go with --from")
+        raise ContradictingOptions(
+            "--keep-sync and --still-in-git go with --from",
+            "Leave them out, or add --from with the folder of `flux bootstrap`.",
+        )
 
 
 def _require_known_images(first: FirstArtifact) -> None:
@@ -252,7 +256,10 @@ def push_command(
     """
     (goal,) = rendered((target(artifact, given),), print_aside)
     if goal.intent.signature_format is SignatureFormat.BUNDLE:
-        raise ContradictingOptions("push writes a .sig, which each Flux reads: take the format legacy or both")
+        raise ContradictingOptions(
+            "`push` writes a .sig, which each Flux reads, and the format bundle has none",
+            "Give --signature-format legacy, or both.",
+        )
     files = read_folder(Path(folder))
     if not allow_secrets:
         require_encrypted(files, goal.intent)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
 from ci_automation.cli.output import print_json, print_line, print_table, print_text, progress
-from ci_automation.cli.parameters import COMMON, IDENTITIES, HeadedCommand, known_versions, takes
+from ci_automation.cli.parameters import COMMON, IDENTITIES, HeadedCommand, first_example, known_versions, takes
 from ci_automation.cli.places import registry, release_source, upstream
 from ci_automation.flows.mirror import Mirrored, artifacts_in, mirror, push
 from ci_automation.flows.ports import Ports
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _IMAGES = "oci://ghcr.io/fluxcd"
 _SIGNERS = ("public-key", *IDENTITIES)
-_NOT_BOTH = "--images and --with-programs exclude each other"
 _UNVERIFIED = (
     "Signatures were copied as they are, and NOT verified: no option says who signs. Flux's own images: "
     r"--identity-regexp '^https://github\.com/fluxcd/.*$' --issuer https://token.actions.githubusercontent.com"
@@ -82,8 +81,8 @@ def mirror_command(
     flux-manifests mirror --images layout:images v2.9.4
     flux-manifests mirror --images oci://registry.edge.example/fluxcd --from-images layout:images
     """
-    if wrong := _contradiction(places, target, images, from_images, given) or (images and with_programs and _NOT_BOTH):
-        raise ContradictingOptions(wrong)
+    if wrong := _contradiction(places, target, images, from_images, given, with_programs=with_programs):
+        raise ContradictingOptions(*wrong)
     if images is not None:
         _copy_images(Reference.parse_repository(images), from_images or _IMAGES, (*places, *flux_version), given)
     elif target is not None:
@@ -93,16 +92,28 @@ def mirror_command(
 
 
 def _contradiction(
-    places: tuple[str, ...], target: str | None, images: str | None, from_images: str | None, given: Arguments
-) -> str | None:
-    """Return what does not go together."""
+    places: tuple[str, ...],
+    target: str | None,
+    images: str | None,
+    from_images: str | None,
+    given: Arguments,
+    *,
+    with_programs: bool,
+) -> tuple[str, str] | None:
+    """Return what does not go together, and what to do."""
     if images is not None:
-        return "--images and --push exclude each other" if target is not None else None
+        other = "--push" if target is not None else "--with-programs" if with_programs else ""
+        return (f"--images and {other} exclude each other", "Run `mirror` twice.") if other else None
     if from_images is not None:
-        return "--from-images needs --images"
+        return "--from-images needs --images", "Add --images with the place that the images go to."
     if any(getattr(given, name.replace("-", "_")) for name in _SIGNERS):
-        return f"{', '.join(f'--{name}' for name in _SIGNERS)} need --images: releases are signed by Flux's own run"
-    return None if len(places) == 1 else "without --images, `mirror` needs one directory, and takes --flux-version"
+        return f"{', '.join(f'--{name}' for name in _SIGNERS)} need --images: releases are signed by Flux's own run", (
+            "Leave them out: `mirror` verifies each release."
+        )
+    if len(places) == 1:
+        return None
+    what = f"`mirror` fills one directory, not {len(places)}" if places else "Missing argument 'DIR'."
+    return what, f"For example: `{first_example(mirror_command)}`. For images: --images."
 
 
 def _fill(folder: str, wanted: tuple[str, ...], given: Arguments, *, with_programs: bool) -> None:

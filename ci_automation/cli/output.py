@@ -37,6 +37,7 @@ _COLOURS = {
     "danger": "red",
     "deletes": "red",
 }
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False, "": False}
 
 
 def progress(*, verbose: bool, text: bool) -> Callable[[str], None]:
@@ -70,7 +71,12 @@ def confirmation(given: Arguments) -> Callable[[Adoption], bool]:
 def confirmed(question: str) -> bool | None:
     """Return what the person at the terminal answers; None without a terminal, where no person can."""
     done_with_progress()
-    return click.confirm(question, err=True) if sys.stdin.isatty() else None
+    while sys.stdin.isatty():
+        answer = str(click.prompt(f"{question} [y/N]", "", show_default=False, err=True)).strip().lower()
+        if answer in _ANSWERS:
+            return _ANSWERS[answer]
+        click.echo("error: answer y or n, or press Enter for n", err=True)
+    return None
 
 
 def done_with_progress() -> None:
@@ -147,7 +153,8 @@ def error_text(failure: Failure, columns: int | None) -> str:
         f"  hint: {plain_text(failure.hint)}   (exit {failure.exit_code}, code {failure.code})",
     )
     # A message with a difference has lines to copy.
-    parts = (MarkedLine(line, to_copy="\n" in it) for it in told for line in it.split("\n"))
+    parts = [MarkedLine(line, to_copy="\n" in it) for it in told for line in it.split("\n")]
+    parts += [MarkedLine(line, to_copy=True) for line in plain_text(failure.below).splitlines()]
     text = "\n".join(line for part in parts for line in part.lines(columns))
     return click.style("error:", fg="red", bold=True) + text.removeprefix("error:")
 

@@ -65,7 +65,7 @@ class HeadedOption(click.Option):
 _option = functools.partial(click.option, cls=HeadedOption)
 
 
-def artifact_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def artifact_names(ctx: click.Context, _: click.Parameter | None, incomplete: str) -> list[str]:
     """Return the names of artifacts in the configuration that begin so, for a shell; no registry is asked."""
     from ci_automation.cli.arguments import Arguments, configuration
 
@@ -93,6 +93,22 @@ details_option = click.option(
 artifact_argument = functools.partial(click.argument, shell_complete=artifact_names)
 
 
+def _only_one(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    """Return the artifact that is named, or the only one of the configuration."""
+    from ci_automation.cli.arguments import Arguments, configuration
+
+    if value is not None or ctx.resilient_parsing:
+        return value or ""
+    config = configuration(Arguments(config=ctx.params.get("config")))
+    if config is None or len(config.artifacts) != 1:
+        raise click.MissingParameter(ctx=ctx, param=param)
+    return config.artifacts[0].name
+
+
+# Of a command that looks at one artifact, or moves it back.
+one_artifact_argument = functools.partial(artifact_argument, "artifact", required=False, callback=_only_one)
+
+
 class HeadedCommand(click.Command):
     """A command whose help begins with an example, and has its options in parts.
 
@@ -102,6 +118,25 @@ class HeadedCommand(click.Command):
     def __init__(self, *names: Any, as_in: Mapping[Heading, str] = FLAGS_AS_IN, **settings: Any) -> None:  # click's own
         super().__init__(*names, **settings)
         self.as_in = as_in
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a line; what is wrong with it is this command's, which click does not always say."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run; a configured channel that is not there is told with the command that makes it."""
+        try:
+            return super().invoke(ctx)
+        except Error as error:
+            if error.code == "not-found":
+                from ci_automation.cli.target import name_its_maker
+
+                name_its_maker(error, ctx.params.get("config"))
+            raise
 
     def format_help_text(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the command does, in one sentence, then the example, and then the rest."""
@@ -123,6 +158,13 @@ class HeadedCommand(click.Command):
         for other, opts in names.items():
             with formatter.section(f"More options, which `{ctx.find_root().info_name} {other} --help` explains"):
                 formatter.write_text(", ".join(opts))
+
+
+def first_example(command: click.Command) -> str:
+    """Return the first example in a command's help, in one line; empty if there is none."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    examples = next((it for it in paragraphs if it.startswith("\b")), "").removeprefix("\b\n")
+    return examples.replace(" \\\n  ", " ").partition("\n")[0]
 
 
 def _example(paragraph: str) -> str:

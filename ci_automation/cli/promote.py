@@ -87,7 +87,9 @@ def promote_command(
         approved = approved_digests(approve, lambda: (promotion.origin.registry.resolve(promotion.source),))
         return _one(planned, approved, given, ("--after", after) if after else ())
     if source or after or approve:
-        raise ContradictingOptions("--from, --after and --approve are about one channel, which --to has to name")
+        raise ContradictingOptions(
+            "--from, --after and --approve are about one channel, which --to has to name", "Add --to with that channel."
+        )
     return _waves(given, exit_code=exit_code)
 
 

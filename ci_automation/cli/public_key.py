@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import done_with_progress, print_text
-from ci_automation.cli.parameters import details_option
+from ci_automation.cli.parameters import HeadedCommand, details_option
 from ci_automation.errors import Error
 from ci_automation.signing.keys.public import PASSWORD_VARIABLE, read_key
 
@@ -37,10 +37,10 @@ def _text(key: str) -> str:
         return ""
 
 
-@click.command("public-key")
+@click.command("public-key", cls=HeadedCommand)
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)
 @click.option("--secret", metavar="NAME", help="print the Secret for the clusters, with all the keys in it")
-@click.option("--namespace", default="flux-system", show_default=True, help="the Secret's namespace")
+@click.option("--namespace", metavar="NAME", default="flux-system", show_default=True, help="the Secret's namespace")
 @details_option
 def public_key_command(keys: tuple[str, ...], secret: str | None, namespace: str) -> None:
     """Print the public half of a signing key, or the Secret that clusters verify with.

@@ -12,7 +12,7 @@ from ci_automation.artifact.reference import LayoutDirectory
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
 from ci_automation.cli.follow_up import as_named, differing, lifting, whole
 from ci_automation.cli.output import confirmed, print_json, print_line, print_parts, print_reading
-from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, one_artifact_argument, takes
 from ci_automation.cli.places import registry
 from ci_automation.cli.target import channel_of
 from ci_automation.cli.wiring import target
@@ -97,7 +97,7 @@ def _tags_here(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
 
 
 @click.command("rollback", cls=HeadedCommand)
-@artifact_argument("artifact")
+@one_artifact_argument()
 @click.option(
     "--to",
     default="",
@@ -137,7 +137,7 @@ def rollback_command(
         raise UnfitReason
     moving = {"to": to, "until": until, "acknowledge": given.acknowledge, "allow-removal": given.allow_removal}
     if lift and (contradiction := _contradiction(moving)):
-        raise ContradictingOptions(contradiction)
+        raise ContradictingOptions(contradiction, "Leave out one of them.")
     wish = Wish(to, _to_come(until), reason, given.acknowledge)
     goal = target(artifact, given)
     try:

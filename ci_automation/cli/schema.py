@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ci_automation.cli.output import print_json
-from ci_automation.cli.parameters import details_option
+from ci_automation.cli.parameters import HeadedCommand, details_option
 
 Schema = dict[str, Any]
 
@@ -279,8 +279,8 @@ class _Named(click.Choice[str]):
         return super().convert(value.removeprefix("flux-manifests.").removesuffix("/v1"), param, ctx)
 
 
-@click.command("schema")
-@click.argument("name", type=_Named(list(FORMS)))
+@click.command("schema", cls=HeadedCommand, epilog=f"NAME is one of {', '.join(FORMS)}.")
+@click.argument("name", metavar="NAME", type=_Named(list(FORMS)))
 @details_option
 def schema_command(name: str) -> None:
     """Print the JSON schema of an output, by the name that it has in `schema`.

@@ -91,7 +91,7 @@ class UndecidedChanges(UsageError):
 @click.option("--signing", type=click.Choice(["keyless", "key"]), help="how runs sign; default: keyless")
 @click.option("--approval", type=click.Choice(["pull-request", "workflow-dispatch"]), help="how runs ask for approvals")
 @click.option("--overlay", metavar="DIR", help="the folder of the repository with your own files; - for none")
-@click.option("--name", help="the first channel's name in the configuration; default: its tag")
+@click.option("--name", metavar="NAME", help="the first channel's name in the configuration; default: its tag")
 @click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")
 @click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
 @click.option(

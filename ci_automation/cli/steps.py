@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +11,23 @@ import click
 from msgspec.structs import replace
 
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
+from ci_automation.cli.follow_up import whole
 from ci_automation.cli.output import print_aside, print_text
-from ci_automation.cli.parameters import SIGNING, STEPS, TRUST, WRITING_AS_IN, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.parameters import (
+    SIGNING,
+    STEPS,
+    TRUST,
+    WRITING_AS_IN,
+    HeadedCommand,
+    artifact_argument,
+    one_artifact_argument,
+    takes,
+)
 from ci_automation.cli.results import EVERY, Result, finish, for_each
 from ci_automation.cli.target import Target, rendered
 from ci_automation.cli.wiring import plan_target, target, targets
-from ci_automation.errors import Error
-from ci_automation.flows.observe import Placed, Trust
+from ci_automation.errors import Error, ReleaseSourceError
+from ci_automation.flows.observe import Placed, Trust, observe
 from ci_automation.flows.planning.plan import Outcome, Planned, make_plan
 from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision
@@ -62,7 +73,11 @@ def _look(goal: Target, *, heal: bool) -> Outcome:
         from ci_automation.flows.update import heal as healed
 
         return healed(goal.channel, goal.ports, goal.intent)
-    planned = make_plan(goal.channel, goal.ports, goal.intent)
+    try:
+        planned = make_plan(goal.channel, goal.ports, goal.intent)
+    except ReleaseSourceError:
+        _tell_present(goal)
+        raise
     trusted = planned.observed.trust
     placed = isinstance(planned.observed, Placed) or trusted is not Trust.VERIFIED
     astray: tuple[str, ...] = ()
@@ -74,8 +89,19 @@ def _look(goal: Target, *, heal: bool) -> Outcome:
     return replace(_outcome(planned, goal), placed=placed, astray=astray)
 
 
+def _tell_present(goal: Target) -> None:
+    """Print what is known of a channel without the releases: the registry still answers."""
+    from ci_automation.flows.planning.base import present_version
+
+    with suppress(Error):
+        observed = observe(goal.channel, goal.ports)
+        version = present_version(observed, goal.ports, goal.intent)
+        signed = "signed by a trusted signer" if observed.trust is Trust.VERIFIED else "not verified"
+        print_aside(f"{goal.name}: {version} ({observed.digest.short}), {signed}. What is newer is not known:")
+
+
 @click.command("plan", cls=HeadedCommand)
-@artifact_argument("artifact")
+@one_artifact_argument()
 @click.option("--out", metavar="FILE", help="write the plan to this file, for `apply`")
 @takes("exit-code", *TRUST, *STEPS, install_flags=True)
 def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Arguments) -> int:
@@ -112,12 +138,15 @@ def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Argu
 def _require_nothing_rendered(goal: Target, given: Arguments, out: str | None) -> None:
     """Raise `ContradictingOptions` if the options ask of a promoted channel what only a rendered one can have."""
     if out is not None:
-        what = "--out writes a plan for `apply`"
+        what, hint = "--out writes a plan for `apply`", "Leave out --out: `promote` plans for itself."
     elif given.overlay or given.flags or given.pin_images is not None:
         what = "--overlay, --pin-images and flags of `flux install` change what is rendered"
+        hint = "Give them for the channel that it is promoted from."
     else:
         return
-    raise ContradictingOptions(f"{what}, and {goal.name} is promoted: `promote` alone moves it, and renders nothing")
+    raise ContradictingOptions(
+        f"{what}, and {goal.name} is promoted: `promote` alone moves it, and renders nothing", hint
+    )
 
 
 @click.command("update", cls=HeadedCommand)
@@ -161,7 +190,7 @@ def apply_command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, 
     \b
     flux-manifests apply plan.json --approve sha256:... --signing key --key cosign.key
     """
-    from ci_automation.flows.apply import apply
+    from ci_automation.flows.apply import NotApproved, apply
     from ci_automation.flows.files import read_plan_file
 
     plan = read_plan_file(Path(plan_file))
@@ -170,6 +199,8 @@ def apply_command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, 
     try:
         outcome: Outcome | Error = apply(plan, approved, goal.ports, goal.intent)
     except Error as error:
+        if isinstance(error, NotApproved):
+            error.hint = f"If you read the plan and approve it: `{whole('--approve', str(error.target))}`"
         outcome = error
     return finish([Result(goal, outcome)], given, exit_code=exit_code, details=())
 

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class Target(Struct, frozen=True):
-    """One artifact to work on; what keeps it from being worked on, such as a missing key, keeps no other one."""
+    """One artifact to work on; what keeps it from being worked on, such as a missing key, keeps no other one.
+
+    `ports` and `intent` raise that error.
+    """
 
     name: str
     channel: Reference
@@ -89,6 +92,17 @@ def channel_of(artifact: str, config: Config | None) -> Reference:
     """Return the channel of that name in the configuration, or at that address."""
     found = configured(artifact, config)
     return found.channel if found else Reference.parse_channel(artifact)
+
+
+def name_its_maker(error: Error, config: str | None) -> None:
+    """Let the hint about a channel of the configuration that is not there name the command that makes it."""
+    from ci_automation.cli.arguments import Arguments, configuration
+
+    found = configuration(Arguments(config=config))
+    for it in found.artifacts if found else ():
+        if str(error).startswith(f"{it.channel} was not found"):
+            command = f"promote --to {it.name}" if it.promote else f"init {it.name}"
+            error.hint = error.hint.replace("`init` or `promote` makes a new channel", f"`{command}` makes this one")
 
 
 def artifacts_there() -> str:

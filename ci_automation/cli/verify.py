@@ -10,7 +10,7 @@ import click
 
 from ci_automation.artifact.reference import Digest
 from ci_automation.cli.output import print_json, print_line, print_parts, print_table, width
-from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, takes
+from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, one_artifact_argument, takes
 from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.verify import Derivation, Verification, pull, verify_channel
 from ci_automation.flux.artifact import called
@@ -29,7 +29,7 @@ _SHORT = len("sha256:") + 12
 
 
 @click.command("verify", cls=HeadedCommand)
-@artifact_argument("artifact")
+@one_artifact_argument()
 @click.option("--rederive", "again", is_flag=True, help="make it again from upstream's release and its overlay, too")
 @takes(*TRUST, "components-file", "releases", "registry-config", *COMMON, install_flags=True)
 def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:

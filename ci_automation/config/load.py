@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Digest, InvalidReference, Reference
+from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.document import MAX_BYTES, ConfigDocument, InvalidConfig, Path, Problem, read_document
 from ci_automation.config.model import (
     FIRST_WITH_BUNDLES,
@@ -47,7 +48,7 @@ def load_config(path: pathlib.Path, root: pathlib.Path = _HERE) -> Config:
         what = f"it cannot be read: {error.strerror or error}"
         found = InvalidConfig([Problem(str(path), None, None, (), what)])
         if isinstance(error, FileNotFoundError):
-            found.hint = "`setup` writes one."
+            found.hint = f"{'' if path == DEFAULT_PATH else 'Check the path. '}`setup` writes {DEFAULT_PATH}."
         raise found from None
     return parse_config(data, str(path), root)
 

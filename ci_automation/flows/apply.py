@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import Plan, PlannedStep
     from ci_automation.records.notes import Approval
 
+_TOLD = 2  # reasons in an error: each can be a long sentence
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -82,6 +83,7 @@ class NotApproved(PolicyRefused):
 
     def __init__(self, step: PlannedStep) -> None:
         super().__init__(f"the step to {step.new_version} needs approval: {_why(step, Decision.APPROVAL)}")
+        self.target = step.target
         self.hint = f"To approve it, add --approve {step.target}"
 
 
@@ -104,8 +106,10 @@ class StepRefused(PolicyRefused):
 
 
 def _why(step: PlannedStep, decision: Decision) -> str:
-    """Return the reasons of the gates that decided so, or all reasons of a plan from an older version."""
-    return "; ".join([gate.reason for gate in step.gates if gate.decision is decision] or step.reasons)
+    """Return two reasons of the gates that decided so, or of a plan from an older version, and how many more."""
+    reasons = [gate.reason for gate in step.gates if gate.decision is decision] or step.reasons
+    more = (f"and {len(reasons) - _TOLD} more that `plan` lists",) if len(reasons) > _TOLD else ()
+    return "; ".join((*reasons[:_TOLD], *more))
 
 
 class NoSuchStep(PolicyRefused):

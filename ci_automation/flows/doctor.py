@@ -16,7 +16,8 @@ from ci_automation.flows.verify import verify_channel
 from ci_automation.flows.watch import judge, succeeded
 from ci_automation.github.answers import object_at, segment
 from ci_automation.github.errors import GitHubDenied, GitHubUnreachable
-from ci_automation.registry.port import NotFound
+from ci_automation.registry.port import NotFound, Unreachable
+from ci_automation.signing.keys.public import KeyFileMissing
 from ci_automation.signing.trust import TrustedIdentities
 
 if TYPE_CHECKING:
@@ -115,6 +116,9 @@ def examine_signer(
         if isinstance(error, NoSigner) and isinstance(ports.trusted, TrustedIdentities) and not in_workflow:
             advice = "To see it, run the action with `command: doctor` in a job of that workflow."
             yield Diagnosis(what, Health.UNSEEN, "a workflow signs keyless, and this is no job of it", advice)
+        elif isinstance(error, KeyFileMissing) and error.variable and not in_workflow:
+            advice = f'To see it, run the action with `command: doctor`, or `export {error.variable}="$(cat FILE)"`.'
+            yield Diagnosis(what, Health.UNSEEN, f"{error.variable} has the key, which is not set here", advice)
         else:
             yield diagnosed(what, error)
     else:
@@ -231,8 +235,9 @@ def _is_alive(runs: Runs, place: GitHubPlace, wanted: SettingsNeeded) -> str:
 
 
 def diagnosed(what: str, error: Error) -> Diagnosis:
-    """Return an error as a finding."""
-    return Diagnosis(what, Health.WRONG, str(error), error.hint, error.exit_code)
+    """Return an error as a finding; behind a registry that cannot be reached nothing is seen."""
+    health = Health.UNSEEN if isinstance(error, Unreachable) else Health.WRONG
+    return Diagnosis(what, health, str(error), error.hint, error.exit_code)
 
 
 def told_once(findings: Iterable[Diagnosis]) -> Iterator[Diagnosis]:

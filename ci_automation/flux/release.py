@@ -59,7 +59,10 @@ class ReleaseIncomplete(ReleaseSourceError):
 class InvalidReleaseList(ReleaseSourceError):
     """A list of releases or tags is empty, or not of GitHub's form."""
 
-    hint = "Check the source of releases: it must have the form of GitHub's list of releases."
+    hint = (
+        "Check the source of releases: it must have the form of GitHub's list of releases. `mirror` fills a folder, "
+        "and with --push a registry."
+    )
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"{where} has no usable list of releases: {problem}")

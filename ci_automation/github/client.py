@@ -82,7 +82,8 @@ class GitHub:
 
     The token may be of any kind; an App's own token (a JWT) gets its own scheme. The client reports waits through
     `say`. The environment names the proxy and the certificates. Clients that share one `spent` together wait no longer,
-    and write no faster, than one client.
+    and write no faster, than one client. Each request can raise `GitHubUnreachable`, `GitHubDenied`, `RateLimited`,
+    `UnexpectedGitHubAnswer` and `GitHubAnswerTooLarge`.
     """
 
     def __init__(

@@ -147,7 +147,8 @@ def _line(reply: Answer, what: str, level: str = "write") -> str:
     if not grantable:
         rights = ", ".join(f"{name}: {needed}" for name, needed in said[0])
         return f"No workflow can grant its GITHUB_TOKEN {rights}: use the token of a GitHub App that has it."
-    lines = " or ".join(f"`permissions: {{{_yaml(found)}}}`" for found in grantable)
+    written = (", ".join(f"{name.replace('_', '-')}: {needed}" for name, needed in found) for found in grantable)
+    lines = " or ".join(f"`permissions: {{{it}}}`" for it in written)
     return f"Add to the job {lines}, beside what it has; an App's or a fine-grained token needs the same."
 
 
@@ -157,10 +158,6 @@ def _known(what: str, level: str) -> str:
 
 def _alternatives(header: str) -> list[list[tuple[str, str]]]:
     return [found for part in header[:500].split(";") if (found := _PERMISSION.findall(part))]
-
-
-def _yaml(permissions: list[tuple[str, str]]) -> str:
-    return ", ".join(f"{name.replace('_', '-')}: {level}" for name, level in permissions)
 
 
 def graphql_data(reply: Answer, what: str, asker: Asker, waiting: Waiting, *, changes: bool) -> Any:  # noqa: ANN401  # whatever was asked for

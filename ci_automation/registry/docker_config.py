@@ -76,7 +76,7 @@ class DockerConfig(Hiding, Struct, frozen=True):
             InvalidRegistryConfig: the file cannot be read, or does not have docker's form.
             CredentialHelperFailed: a helper is missing or fails.
         """
-        config = self._read()
+        config = self.read()
         names = names_of(host)
         helper = next((name for key, name in _section(self.path, config, "credHelpers") if _names(key) in names), None)
         asked = helper or config.get("credsStore")
@@ -85,7 +85,12 @@ class DockerConfig(Hiding, Struct, frozen=True):
             found = self._stored(config, names)
         return Credentials(found, found, found_in=str(self.path)) if found else Credentials()
 
-    def _read(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
+        """Return what the file has, nothing if it is not there and need not be.
+
+        Raises:
+            InvalidRegistryConfig: the file cannot be read, or is no JSON object.
+        """
         try:
             raw = self._bytes()
             value = _parsed(raw) if len(raw) <= _MAX_CONFIG_BYTES else None

@@ -11,6 +11,7 @@ from msgspec import Struct, to_builtins
 from ci_automation.impact.change import Certainty, Change, ChangeClass, FileDiff, Hazard, Severity, all_of, some_of
 from ci_automation.policy.content import UPSTREAM
 from ci_automation.policy.decision import ACKNOWLEDGED, Decision, Verdict, decide
+from ci_automation.report.blocks import shortened
 from ci_automation.report.markdown import one_line
 
 if TYPE_CHECKING:
@@ -118,8 +119,7 @@ class Findings(Struct, frozen=True):
 
     def ranked_gates(self) -> tuple[Verdict, ...]:
         """Return the verdicts, those that stop the step first."""
-        order = tuple(Decision)
-        return tuple(sorted(self.gates, key=lambda it: -order.index(it.decision)))
+        return tuple(sorted(self.gates, key=lambda it: -[*Decision].index(it.decision)))
 
     def causes(self) -> tuple[str, ...]:
         """Return what decides the step, in a few words each: what can break, then other gates, then changes.
@@ -137,7 +137,7 @@ class Findings(Struct, frozen=True):
         told = {ChangeClass.CRD_REMOVAL} if any(kind[0].gate == "crds" for kind in hazards) else set()
         changes = [_IN_SHORT.get(it, f"{it} changes") for it in classes if it not in told]
         found = [*breaks, *others, *changes] or [it.reason.removesuffix(" needs approval") for it in asking]
-        return tuple(dict.fromkeys(one_line(it, _MAX_CAUSE) for it in found))
+        return tuple(dict.fromkeys(shortened(one_line(it), _MAX_CAUSE) for it in found))
 
     def count(self) -> str:
         """Return how many changes there are of each class, in words."""
@@ -282,8 +282,7 @@ def unproven_upstream(steps: Iterable[PlannedStep]) -> Iterator[str]:
     It is told of a step that waits once that can be published.
     """
     possible = (step for step in steps if step.decision is not Decision.WAIT)
-    found = [str(step.new_version) for step in possible if any(gate.gate == UPSTREAM for gate in step.gates)]
-    if found:
+    if found := [str(step.new_version) for step in possible if any(gate.gate == UPSTREAM for gate in step.gates)]:
         yield unsigned_upstream(*dict.fromkeys(found))
 
 

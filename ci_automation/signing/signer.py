@@ -33,7 +33,10 @@ class SignatureUnusable(SigningError):
 
 
 class Signer(Protocol):
-    """Signer of published artifacts. It never prints a secret."""
+    """Signer of published artifacts. It never prints a secret.
+
+    All of it raises `SigningError` if a service that the signer needs refuses, or cannot be reached.
+    """
 
     @property
     def who(self) -> Digest | Identity:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.cli import run
-from ci_automation.cli.doctor import lines_of
+from ci_automation.cli.doctor import code_of_wrong, lines_of
 from ci_automation.config.workflows import GitHubPlace
 from ci_automation.flows.doctor import (
     Diagnosis,
@@ -160,6 +160,28 @@ def test_a_channel_is_read_written_to_and_verified() -> None:
     assert next(iter(examine_registry(CHANNEL, ports, lambda: next(times)))).health is Health.WRONG
 
 
+@pytest.mark.parametrize(("where", "health_of_key"), [("", "cannot be seen from here"), ("true", "wrong")])
+def test_a_key_that_only_runs_have_is_no_fault_of_a_clone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    where: str,
+    health_of_key: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COSIGN_KEY", raising=False)
+    monkeypatch.setenv("GITHUB_ACTIONS", where)
+    (tmp_path / "cosign.pub").write_text(signing_key().public.to_pem())
+    (tmp_path / "fleet.yaml").write_text(
+        "version: 1\ndefaults: {verify: {publicKey: cosign.pub}, signing: {mode: key, key: 'env://COSIGN_KEY'}}\n"
+        "artifacts: [{name: staging, url: 'layout:registry:staging'}]\n"
+    )
+    run(["doctor", "--config", "fleet.yaml", "--output", "json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    (key,) = (it for it in found if it["what"].endswith("who signs"))
+    assert key["health"] == health_of_key
+
+
 def test_each_channel_is_told_what_makes_its_first_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,7 +199,7 @@ def test_each_channel_is_told_what_makes_its_first_digest(
     assert advice == [f"{made}`init`", f"{made}`promote`, once staging has one"]
 
 
-def test_a_registry_that_is_away_is_told_once() -> None:
+def test_a_registry_that_is_away_is_unseen_and_told_once() -> None:
     def away(_: Asked) -> None:
         raise Unreachable("registry.example", "timed out")
 
@@ -190,11 +212,13 @@ def test_a_registry_that_is_away_is_told_once() -> None:
     )
     told, *others = told_once(looks)
     assert (told.what, *told.also) == tuple(f"{at}: read, what clusters verify" for at in channels)
-    assert list(lines_of([told]))[:3] == [
-        f"wrong   {CHANNEL}: read, what clusters verify: {told.found}",
+    assert list(lines_of([told, *others]))[:3] == [
+        f"unseen  {CHANNEL}: read, what clusters verify: {told.found}",
         f"        the same: {CHANNEL.at_tag('staging')}: read, what clusters verify",
         f"        {told.advice}",
     ]
+    assert list(lines_of([told, *others]))[-1] == "Nothing that was seen is wrong, but a registry could not be reached."
+    assert (told.health, code_of_wrong([told, *others])) == (Health.UNSEEN, 20)
     assert health(others) == [Health.GOOD] * 2
 
 

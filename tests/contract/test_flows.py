@@ -418,6 +418,15 @@ class TestApply:
         assert "`plan` lists what to do" in StepRefused(refused, CHANNEL).hint
 
     @pytest.mark.parametrize(
+        ("count", "said"), [(1, ": no 0"), (2, ": no 0; no 1"), (3, ": no 0; no 1; and 1 more"), (5, "; and 3 more")]
+    )
+    def test_a_refusal_says_two_reasons_and_how_many_more_there_are(self, world: World, count: int, said: str) -> None:
+        step = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0]
+        gates = tuple(Verdict("crds", Decision.REFUSED, f"no {it}", "") for it in range(count))
+        told = str(StepRefused(replace(step, gates=gates, decision=Decision.REFUSED), CHANNEL))
+        assert told.removesuffix(" that `plan` lists").endswith(said)
+
+    @pytest.mark.parametrize(
         ("gate", "hint"),
         [
             ("overlay", "Install kustomize, which the plan was made with"),

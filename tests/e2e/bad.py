@@ -33,7 +33,7 @@ def told(desk: Desk, arguments: Arguments, bad: Bad) -> None:
     assert (ran.code, ran.out) == (bad.exit_code, ""), ran
     assert ran.err.count("error: ") == 1, ran.err
     assert bad.message in ran.err
-    hint = ran.err.splitlines()[-1]
+    hint = next(line for line in ran.err.splitlines() if line.startswith("  hint: "))  # a command may be below
     assert re.fullmatch(r"  hint: \S.*   \(exit \d+, code [a-z-]+\)", hint), ran.err
     assert hint.endswith(f"(exit {bad.exit_code}, code {bad.code})"), ran.err
     assert "Traceback" not in ran.err

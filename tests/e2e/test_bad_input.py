@@ -181,6 +181,27 @@ BAD = [
     Bad(
         "bad approval", 2, "invalid-digest", "'v2.99.4'", with_plan(dict, "apply", "plan.json", "--approve", "v2.99.4")
     ),
+    Bad(
+        "no registry config",
+        2,
+        "invalid-registry-config",
+        "nosuch.json",
+        just(*CHECK, "--registry-config", "nosuch.json"),
+    ),
+    Bad(
+        "registry config that is no JSON",
+        2,
+        "invalid-registry-config",
+        "rc.json: line 1: it is not JSON",
+        with_file("rc.json", "{bad", *CHECK, "--registry-config", "rc.json"),
+    ),
+    Bad(
+        "registry config with too long a name",
+        2,
+        "path-unusable",
+        f"{'x' * 200} cannot be used: File name too long",
+        just(*CHECK, "--registry-config", "x" * 5000),
+    ),
     Bad("key without a value", 2, "contradicting-options", "needs --key", just("update", CHANNEL, "--signing", "key")),
     Bad("overlay is a file", 2, "unreadable-overlay", "cosign.pub", just(*INIT, "--overlay", "cosign.pub")),
     # The registry and what it hands out

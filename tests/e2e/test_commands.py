@@ -46,6 +46,24 @@ RECORD_KEYS = {
 }
 
 
+@pytest.mark.parametrize("unsigned", [False, True], ids=["", "unsigned"])
+@pytest.mark.parametrize(("trust", "signed"), [(TRUSTED, "signed by a trusted signer"), ((), "not verified")])
+def test_check_says_what_a_channel_has_though_no_release_can_be_listed(
+    desk: Desk, trust: tuple[str, ...], signed: str, *, unsigned: bool
+) -> None:
+    digest = desk.init()
+    if unsigned:
+        desk.ok("pull", CHANNEL, "out", *TRUSTED)
+        digest = str(desk.publish(packed(dict(desk.files("out"))), signer=None))
+    (desk.folder / "empty").mkdir()
+    ran = desk.run("check", CHANNEL, *trust, "--releases", "empty")
+    told = f"{CHANNEL}: v2.98.5 ({Digest.parse(digest).short}), {signed}. What is newer is not known:\nerror: "
+    if unsigned and trust:
+        assert (ran.code, "What is newer" in ran.err) == (10, False)
+    else:
+        assert (ran.code, ran.out, ran.err.startswith(told)) == (21, "", True), ran.err
+
+
 def test_check_prints_the_command_that_publishes(desk: Desk) -> None:
     desk.init()
     ran = desk.ok("check", CHANNEL)
@@ -198,8 +216,10 @@ class TestApply:
         before = desk.state()
         ran = desk.run("apply", "plan.json", *SIGNED)
         assert ran.code == 11
-        assert f"add --approve {plan['steps'][0]['target']}" in ran.err
         assert desk.state() == before
+        (command,) = re.findall(r"`flux-manifests (.*)`", ran.err.splitlines()[-1])
+        assert f"--approve {plan['steps'][0]['target']}" in command
+        desk.ok(*shlex.split(command))
 
     def test_with_another_digest_is_refused(self, desk: Desk) -> None:
         desk.init(version="v2.98.8")
@@ -447,6 +467,40 @@ def test_an_update_tells_little_of_a_step_that_waits(desk: Desk) -> None:
     assert re.search(r"^waiting +v2", ran.out, re.MULTILINE)
     assert "2 version labels" not in ran.out
     assert "2 version labels" in desk.ok("plan", "a").out
+
+
+@pytest.mark.parametrize("command", [("history",), ("verify",), ("plan",), ("rollback", "--lift", "--yes")])
+def test_the_only_artifact_of_the_configuration_needs_no_name(desk: Desk, command: tuple[str, ...]) -> None:
+    desk.write("cosign.pub", signing_key().public.to_pem())
+    keys = ", signing: {key: cosign.key}, verify: {publicKey: cosign.pub}"
+    one = f"{{name: production, url: '{CHANNEL}'{keys}}}"
+    desk.config(f"version: 1\nartifacts: [{one}]\n")
+    desk.init()
+    named = desk.ok(command[0], "production", *command[1:])
+    assert desk.ok(*command).out.replace("plan -v", "plan -v production") == named.out
+    (desk.folder / ".github/flux-manifests.yaml").rename(desk.folder / "elsewhere.yaml")
+    assert desk.run(*command).code == 2
+    assert desk.ok(*command, "--config", "elsewhere.yaml").code == 0
+    desk.config(f"version: 1\nartifacts: [{one}, {{name: edge, url: 'layout:registry:edge'{keys}}}]\n")
+    ran = desk.run(*command)
+    assert (ran.code, "hint: The configuration has production, edge." in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["verify NAME", "rollback NAME --to v2.98.5", "pull NAME first"])
+def test_a_configured_channel_that_is_not_there_is_told_with_the_command_that_makes_it(
+    desk: Desk, command: str
+) -> None:
+    desk.config(
+        "version: 1\ndefaults: {signing: {key: cosign.key}, verify: {publicKey: cosign.pub}}\nartifacts:\n"
+        "- {name: fresh, url: 'layout:registry:new'}\n"
+        "- {name: edge, url: 'layout:registry:edge', promote: {from: fresh}}\n"
+    )
+    desk.write("cosign.pub", signing_key().public.to_pem())
+    desk.init()
+    for name, makes in ("fresh", "`init fresh`"), ("edge", "`promote --to edge`"):
+        ran = desk.run(*command.replace("NAME", name).split())
+        told = f"Channels there: production. Check the spelling; {makes} makes this one."
+        assert (ran.code, told in ran.err) == (20, True)
 
 
 class TestJson:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved
+from tests.e2e.doubles import Said, serving
 
 if TYPE_CHECKING:
     from tests.e2e.desk import Desk
@@ -50,6 +51,17 @@ class TestUnsigned:
             assert "unsigned" not in ran.out
             assert "not checked" not in ran.out
         assert desk.ok(*INIT, *SIGNED, "--output", "json").json["signed"] is True
+
+
+def test_a_file_that_is_no_yaml_is_named_also_where_no_kustomization_lists_flux(desk: Desk) -> None:
+    own = overlay(desk, "resources: [a.yaml]\n")
+    desk.write("overlay/a.yaml", "a: [1\nb: : x\n")
+    ran = desk.run(*INIT, *SIGNED, *own)
+    assert ran.code == 11
+    assert f"no kustomization lists {COMPONENTS}" in ran.err
+    assert "the overlay at ./ cannot be built: a.yaml:2 " in ran.err
+    assert "correct `overlay/a.yaml:2`" in ran.err
+    assert "acknowledge" not in ran.err
 
 
 def test_what_clusters_get_in_place_of_flux_alone_is_shown(desk: Desk) -> None:
@@ -108,6 +120,20 @@ class TestAnOverlayThatTakesFluxOut:
         assert ran.code == 11
         assert told in ran.out + ran.err
         assert desk.run("verify", "stable", *TRUSTED).code == 20
+
+
+def test_a_registry_of_images_that_does_not_answer_begins_no_channel_until_that_is_accepted(desk: Desk) -> None:
+    with serving(lambda _, __: Said(403, b"{}")) as registry:
+        images = f"127.0.0.1:{registry.port}/fluxcd"
+        wrong = (*INIT, *SIGNED, "--registry", images)
+        ran = desk.run(*wrong)
+        assert (ran.code, "code first-refused" in ran.err) == (11, True)
+        todo = f"check the name {images}, and that this machine can reach and read it"
+        assert f"What to do: {todo}; or accept it" in ran.err
+        assert not (desk.folder / "registry").exists()
+        accepted = (f"--acknowledge={each}" for each in re.findall(r"\(([0-9a-f]{16})\)", ran.err))
+        assert "published: Flux v2.98.5" in desk.ok(*wrong, *accepted).out
+        assert "is there already" in desk.ok(*wrong).out
 
 
 class TestASecretInPlainText:

@@ -57,6 +57,9 @@ PRINTED = {
         "tests/contract/test_history.py::test_the_table_shows_every_move_and_what_nobody_knows"
     ),
     ("cli/__init__.py", "demo"): DEMO,
+    ("impact/checks/images.py", "mirror"): (
+        "tests/real/test_image_mirror.py::test_a_channel_that_is_rendered_for_the_registry_passes_its_check_of_images"
+    ),
     ("cli/questions.py", "setup"): (
         "tests/contract/test_setup.py"
         "::test_a_registry_that_did_not_answer_is_asked_again_by_the_command_that_is_listed_first"
@@ -438,6 +441,17 @@ def test_the_adoption_of_edits_is_printed_with_what_it_needs(desk: Desk, command
     assert ") adopted and signed; " in desk.ok(*shlex.split(line)[1:], "--yes").out
 
 
+def test_the_adoption_of_one_of_several_is_printed_with_its_error(desk: Desk) -> None:
+    desk.init()
+    desk.config(f"version: 1\nartifacts: [{{name: a, url: '{CHANNEL}'}}, {{name: b, url: 'layout:b:stable'}}]\n")
+    desk.ok("pull", CHANNEL, "out", *TRUSTED)
+    desk.publish(packed(dict(desk.files("out"))), signer=None)
+    told = desk.run("check", *TRUSTED).out
+    headline, _, rest = told.strip().partition("\n")
+    assert (headline, rest.splitlines()[2]) == ("a: failed", "To adopt a, if it is yours:")
+    assert rest.splitlines()[3].startswith("flux-manifests update a ")
+
+
 def test_a_key_that_nobody_named_and_that_is_not_here_is_a_placeholder(desk: Desk) -> None:
     desk.init()
     for half in ("key", "pub"):
@@ -467,8 +481,8 @@ def test_of_what_nobody_signed_the_one_next_step_is_its_adoption(
     ran = desk.run(*command)
     line = (ran.out + ran.err).partition("To adopt")[2].splitlines()[1]
     if code:
-        assert f"To adopt {CHANNEL}, if it is yours:\n{line}\nerror: " in ran.err
-        assert "adopt it with the command above, which shows every file first" in ran.err
+        assert ran.err.endswith(f")\nTo adopt {CHANNEL}, if it is yours:\n{line}\n")
+        assert "adopt it with the command below, which shows every file first" in ran.err
     else:
         assert ran.out.startswith(f"{CHANNEL}: v2.98.5 is not signed: adopt it first, then v2.98.8, v2.99.4\n")
         assert ran.out.endswith(f"To adopt it first (this shows every file of it, and asks):\n{line}\n")

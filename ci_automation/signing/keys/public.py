@@ -195,6 +195,7 @@ class KeyFileMissing(UsageError):
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"no key at {where}: {reason}")
+        self.variable = where.removeprefix("env://") if where.startswith("env://") else ""  # its name
 
 
 def load_public_key(location: str, environment: Mapping[str, str], folder: Path) -> PublicKey:
@@ -222,8 +223,11 @@ def read_key(location: str, environment: Mapping[str, str], folder: Path) -> byt
     if "-----" in location or not location.isprintable():  # a key that was pasted here must not get into a log
         raise KeyFileMissing("the place given", "it is not a file name but looks like a key itself")
     if location.startswith("env://"):
-        if not (text := environment.get(location.removeprefix("env://"))):
-            raise KeyFileMissing(location, "the variable is not set")
+        name = location.removeprefix("env://")
+        if not (text := environment.get(name)):
+            error = KeyFileMissing(location, "the variable is not set")
+            error.hint = f'Set it to the text of the key, in a terminal with: export {name}="$(cat cosign.key)"'
+            raise error
         return os.fsencode(text)
     try:
         with (folder / location).open("rb") as file:

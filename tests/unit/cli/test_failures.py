@@ -22,6 +22,7 @@ CASES = {
     "Ctrl-C or Ctrl-D at a question": (click.Abort(), 130, "interrupted", "interrupted"),
     "the end of a file": (EOFError("half a file"), 1, "internal", "EOFError: half a file"),
     "click's own": (click.ClickException("no"), 2, "usage", "no"),
+    "a folder of another user": (PermissionError(errno.EACCES, "Permission denied", "a/b"), 2, "path-unusable", "a/b"),
     "a full disk behind the output": (OSError(errno.ENOSPC, "No space left"), 2, "output-unwritable", "No space left"),
     "any other of the system": (OSError(errno.EPERM, "not permitted"), 1, "internal", "not permitted"),
     "any other": (RecursionError("too deep"), 1, "internal", "RecursionError: too deep"),
@@ -88,12 +89,60 @@ def test_a_command_without_an_artifact_is_told_which_the_configuration_has(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run([command]) == 2
-    assert "hint: See `flux-manifests" in capsys.readouterr().err
+    assert f"hint: For example: `flux-manifests {command} oci://ghcr.io/acme/" in capsys.readouterr().err
     (tmp_path / ".github").mkdir()
     text = "version: 1\nartifacts: [{name: staging, url: 'layout:x:staging'}, {name: stable, url: 'layout:x:stable'}]"
     (tmp_path / ".github/flux-manifests.yaml").write_text(text)
     assert run([command]) == 2
     assert "hint: The configuration has staging, stable. See `flux-manifests" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        (["apply"], "flux-manifests apply plan.json --approve sha256:... --signing key --key cosign.key"),
+        (["pull", "production"], "flux-manifests pull oci://ghcr.io/acme/flux-manifests:production ./out --public-key"),
+        (["render"], "flux-manifests render --flux-version v2.9.4 --components-extra source-watcher > gotk-"),
+        (
+            ["verify", "production", "--public-key"],
+            "flux-manifests verify oci://ghcr.io/acme/flux-manifests:production",
+        ),
+        (["public-key"], "flux-manifests public-key cosign.key > cosign.pub"),
+    ],
+)
+def test_what_a_command_lacks_is_told_with_an_example_of_it(
+    line: list[str], example: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line) == 2
+    hint = capsys.readouterr().err.splitlines()[-1]
+    assert hint.startswith(f"  hint: For example: `{example}")
+    assert f"`. See `flux-manifests {line[0]} --help`." in hint
+
+
+def test_a_key_in_a_variable_that_is_not_set_is_told_with_the_line_that_sets_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["public-key", "env://LOST_KEY"]) == 2
+    assert 'hint: Set it to the text of the key, in a terminal with: export LOST_KEY="$(cat' in capsys.readouterr().err
+
+
+def test_the_name_of_an_artifact_is_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".github").mkdir()
+    (tmp_path / ".github/flux-manifests.yaml").write_text(
+        "version: 1\nartifacts: [{name: production, url: 'layout:x:y'}]"
+    )
+    assert run(["production"]) == 2
+    assert "error: No such command 'production'. Did you mean 'check production'?" in capsys.readouterr().err
+
+
+def test_an_argument_too_many_is_told_with_the_arguments_that_the_command_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["check", "staging", "production"]) == 2
+    assert "hint: Write `flux-manifests check [OPTIONS] [ARTIFACT]`. See `fl" in capsys.readouterr().err
 
 
 def test_releases_that_a_variable_names_are_told_with_the_variable(

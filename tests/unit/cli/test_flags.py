@@ -78,8 +78,9 @@ def test_a_repeated_list_is_one_list_for_the_options() -> None:
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ContradictingOptions, match=message):
+    with pytest.raises(ContradictingOptions, match=message) as raised:
         Arguments.of(options)
+    assert raised.value.hint.startswith(("Add ", "Leave out ", "For "))
 
 
 @pytest.mark.parametrize(

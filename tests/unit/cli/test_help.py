@@ -57,6 +57,10 @@ NEAREST = [
     (["history", "x", "--limit", "3"], "No such option '--limit'. Did you mean '--since'?\n"),
     (["check", "x", "--limit", "3"], "No such option '--limit'.\n"),
     (["update", "-n"], "No such option '-n'.\n"),
+    (["-v", "check"], "No such option '-v'. Options come after the command: `flux-manifests COMMAND -v`.\n"),
+    (["--config", "x", "check"], "No such option '--config'. Options come after the command: `flux-manifests COMM"),
+    (["--nothing", "check"], "No such option '--nothing'.\n"),
+    (["oci://ghcr.io/acme/flux:x"], "Did you mean 'check oci://ghcr.io/acme/flux:x'?"),
     (["completion", "-o"], "No such option '-o'.\n"),
     (["rollback", "x", "v2.98.5"], "Got unexpected extra argument (v2.98.5). Did you mean '--to v2.98.5'?\n"),
     (["init", "x", "v2.98.5"], "unexpected extra argument (v2.98.5). Did you mean '--flux-version v2.98.5'?\n"),
@@ -180,6 +184,21 @@ def test_help_has_an_option_of_readers_under_trust() -> None:
     assert "key" in [it.name for it in parts["update"][Heading.SIGNING]]
     assert "key" in [it.name for it in parts["verify"][Heading.TRUST]]
     assert Heading.SIGNING not in parts["verify"]
+
+
+def test_each_value_is_called_by_what_it_is() -> None:
+    options = [
+        f"{name} {it.opts[0]}"
+        for name, command in ALL.items()
+        for it in (() if name == "action" else command.params)
+        if isinstance(it, click.Option) and not it.is_flag and it.make_metavar(click.Context(command)) == "TEXT"
+    ]
+    assert options == ["rollback --reason"]
+
+
+def test_no_list_of_commands_is_cut() -> None:
+    text = CliRunner().invoke(cli, ["config", "--help"], prog_name="flux-manifests", terminal_width=80).output
+    assert not [line for line in text.splitlines() if line.endswith("...") and not line.startswith("Usage")]
 
 
 def test_a_date_is_called_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 
@@ -10,7 +11,7 @@ import pytest
 
 from ci_automation.artifact.reference import Digest, InvalidReference
 from ci_automation.cli import coloured, run
-from ci_automation.cli.output import print_error, print_json, print_parts, print_table, print_text
+from ci_automation.cli.output import confirmed, print_error, print_json, print_parts, print_table, print_text
 from ci_automation.cli.verify import derivation_lines
 from ci_automation.flows.verify import Derivation
 from ci_automation.report.blocks import MarkedLine, Table
@@ -131,6 +132,23 @@ def test_colours_can_be_switched_on_and_off(
 
 
 HOSTILE = "a\x1b[2K\rb\x9b31m\u202ec\x7f\u2028d\U000e0041"
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer", "again"),
+    [("y\n", True, 0), ("Yes\n", True, 0), ("no\n", False, 0), ("\n", False, 0), ("ja\n sure \n y \n", True, 2)],
+)
+def test_a_question_is_asked_again_until_the_answer_is_one(
+    typed: str, again: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, answer: bool
+) -> None:
+    keyboard = io.StringIO(typed)
+    monkeypatch.setattr(keyboard, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", keyboard)
+    assert confirmed("Go back?") is answer
+    told = capsys.readouterr().err
+    assert told.count("Go back? [y/N]: ") == again + 1
+    assert told.count("error: answer y or n, or press Enter for n\n") == again
+    assert "Error" not in told
 
 
 def test_no_text_controls_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

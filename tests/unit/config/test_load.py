@@ -646,7 +646,7 @@ class TestFiles:
         with pytest.raises(InvalidConfig) as missing:
             load_config(tmp_path / "none.yaml")
         assert str(missing.value) == f"{tmp_path / 'none.yaml'}: it cannot be read: No such file or directory"
-        assert missing.value.hint == "`setup` writes one."
+        assert missing.value.hint == "Check the path. `setup` writes .github/flux-manifests.yaml."
         with pytest.raises(InvalidConfig, match="it cannot be read: Is a directory"):
             load_config(tmp_path)
 

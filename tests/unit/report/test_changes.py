@@ -468,6 +468,14 @@ def test_what_is_to_be_acknowledged_is_all_of_it_only_where_that_is_enough() -> 
         (GATES[:1], ("a minor release",)),
         ((Verdict("files", Decision.APPROVAL, "the overlay changes: a.yaml"),), ("the overlay changes",)),
         ((Verdict("image", Decision.REFUSED, "a"),), ("image changes",)),
+        (
+            (
+                Verdict(
+                    "files", Decision.APPROVAL, "the patch of Deployment source-controler is new and matches nothing"
+                ),
+            ),
+            ("the patch of Deployment source-controler is new and matches…",),
+        ),
         ((Verdict("proof", Decision.REFUSED, "not proven (layout:a:v1 was not found: b); --c"),), ("not proven",)),
     ],
 )
