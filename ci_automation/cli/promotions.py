@@ -18,7 +18,6 @@ from ci_automation.cli.wiring import NothingNamed, reading, target
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.evidence import Address, CommitStatus, Evidence, Report
 from ci_automation.flows.planning.promotion import Promotion
-from ci_automation.flows.promote import CircularPromotion, in_waves
 from ci_automation.net.network import Network
 from ci_automation.net.services import Exchange
 from ci_automation.net.waiting import Patience
@@ -68,6 +67,21 @@ class NothingPromoted(UsageError):
         super().__init__(f"{what} promoted from another")
 
 
+class CircularPromotion(UsageError):
+    """Channels are promoted in a circle, or one from itself, so none is ever rendered."""
+
+    hint = "Remove `promote` from one of them: one channel has to be rendered."
+
+    def __init__(self, channels: Iterable[Reference]) -> None:
+        first, *more = map(str, channels)
+        if more:
+            circle = ", ".join((first, *more))
+            super().__init__(f"these channels are promoted from one another in a circle: {circle}")
+        else:
+            super().__init__(f"{first} is to be promoted from itself")
+            self.hint = "Name the channel that has the digest already: --from, or `promote.from` in the configuration."
+
+
 class PlannedPromotion(Struct, frozen=True):
     """A promotion, and what its target is called."""
 
@@ -106,9 +120,7 @@ class PlannedPromotion(Struct, frozen=True):
         return self.goal.channel
 
 
-def promotion_between(
-    source: str | None, to: str, after: timedelta, given: Arguments, *, signs: bool = True
-) -> PlannedPromotion:
+def promotion_between(source: str | None, to: str, after: timedelta, given: Arguments) -> PlannedPromotion:
     """Return the promotion to one channel; the configuration's evidence counts, and of two waiting times the longer.
 
     Raises:
@@ -116,7 +128,7 @@ def promotion_between(
         OtherSource: another source is configured.
         CircularPromotion: the source is the channel itself.
     """
-    goal = target(to, given, signs=signs)
+    goal = target(to, given)
     configured = goal.configured.promote if goal.configured else None
     wanted = source or (configured.source if configured else None)
     if wanted is None:
@@ -152,11 +164,21 @@ def all_waves(
 def waves_to(goals: Iterable[Target], given: Arguments) -> tuple[tuple[PlannedPromotion, ...], ...]:
     """Return the promotions to those of the channels that the configuration promotes, wave by wave.
 
+    What a promotion starts from was reached by a wave before, or by none of them.
+
     Raises:
         CircularPromotion: they go in a circle.
     """
     ways = ((goal, goal.configured.promote) for goal in goals if goal.configured and goal.configured.promote)
-    return in_waves(_planned(goal, way.source, way.after, way, given) for goal, way in ways)
+    left, waves = [_planned(goal, way.source, way.after, way, given) for goal, way in ways], []
+    while left:
+        reached_later = {it.target for it in left}
+        wave = tuple(it for it in left if it.source not in reached_later)
+        if not wave:
+            raise CircularPromotion(sorted(reached_later, key=str))
+        waves.append(wave)
+        left = [it for it in left if it.source in reached_later]
+    return tuple(waves)
 
 
 def promoted(config: Config) -> tuple[str, ...]:
@@ -168,15 +190,16 @@ def _planned(
     goal: Target, source: str, after: timedelta, configured: PromoteConfig | None, given: Arguments
 ) -> PlannedPromotion:
     reference = channel_of(source, configuration(given))
+    source_name = _name(reference, given)
     try:
         evidence = tuple(_evidence(each, given) for each in configured.evidence) if configured else ()
         origin = _origin(source, goal.ports, given)
         rules = rules_of(goal.configured) if goal.configured else None
-        ends = reference, origin, goal.channel, goal.ports
-        wish: Promotion | Error = Promotion(*ends, goal.intent, after, evidence, rules)
+        ends, names = (reference, origin, goal.channel, goal.ports), (source_name, _name(goal.channel, given))
+        wish: Promotion | Error = Promotion(*ends, goal.intent, after, evidence, rules, names)
     except Error as error:
         wish = error
-    return PlannedPromotion(goal.name, goal, reference, wish, _name(reference, given))
+    return PlannedPromotion(goal.name, goal, reference, wish, source_name)
 
 
 def _origin(source: str, goal: Ports, given: Arguments) -> Ports:

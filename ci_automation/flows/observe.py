@@ -158,7 +158,7 @@ def accept_both(signing: Trusted, trusted: Trusted) -> str:
 class SignedForOthers(VerificationFailed):
     """Clusters of the target do not trust the signer of the channel's digest."""
 
-    def __init__(self, source: Reference, target: Reference, digest: Digest, found: Trusted, wanted: Trusted) -> None:
+    def __init__(self, source: str, target: str, digest: Digest, found: Trusted, wanted: Trusted) -> None:
         super().__init__(
             f"{digest} is signed for {source} by {found}, and {target} trusts {wanted}: its clusters would refuse it"
         )

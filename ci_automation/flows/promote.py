@@ -6,13 +6,13 @@ there. What is signed is the record of the move. Every step finds out by itself 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
+from ci_automation.errors import PolicyRefused, VerificationFailed
 from ci_automation.flows.planning.promotion import Considered, Promotion, consider, require_signed_for_target
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import PublishedElsewhere
@@ -24,9 +24,9 @@ from ci_automation.policy.decision import Decision, is_held, still_on
 from ci_automation.records.attached import channel_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
-    from ci_automation.artifact.reference import Digest, Reference
+    from ci_automation.artifact.reference import Digest
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import Approval, Record
     from ci_automation.records.writer import RecordWriter
@@ -56,7 +56,7 @@ class PromotionRefused(PolicyRefused):
         if told:
             self.hint = "Nothing was changed."
         elif is_held(considered.gates):
-            lifting = in_shell("rollback", str(considered.promotion.target), "--lift")
+            lifting = in_shell("rollback", considered.promotion.target_name, "--lift")
             self.hint = f"Nothing was changed. {lifting} ends the hold."
 
 
@@ -70,7 +70,7 @@ class OtherDigest(PolicyRefused):
     hint = "An approval counts for exactly one digest. Review the digest that the source has now, and approve that one."
 
     def __init__(self, promotion: Promotion, approved: Digest, found: Digest) -> None:
-        super().__init__(f"{approved} was approved, and {promotion.source} has {found}")
+        super().__init__(f"{approved} was approved, and {promotion.source_name} has {found}")
 
 
 class RecordNotBelieved(VerificationFailed):
@@ -81,19 +81,9 @@ class RecordNotBelieved(VerificationFailed):
         "of the channel: identityRegexp takes a pattern for several workflows, publicKey several keys."
     )
 
-    def __init__(self, channel: Reference, signer: Signer, trusted: Trusted) -> None:
-        super().__init__(
-            f"this run signs its record for {channel} as {signer.trusted}, and the trusted signer is {trusted}"
-        )
-
-
-class CircularPromotion(UsageError):
-    """Channels are promoted in a circle, so none is ever rendered."""
-
-    hint = "Remove `promote` from one of them: one channel has to be rendered."
-
-    def __init__(self, channels: Iterable[Reference]) -> None:
-        super().__init__(f"these channels are promoted from one another in a circle: {', '.join(map(str, channels))}")
+    def __init__(self, promotion: Promotion, signer: Signer, trusted: Trusted) -> None:
+        signs = f"this run signs its record for {promotion.target_name} as {signer.trusted}"
+        super().__init__(f"{signs}, and the trusted signer is {trusted}")
 
 
 class Promoted(Struct, frozen=True):
@@ -164,7 +154,7 @@ def _require_believed(promotion: Promotion) -> None:
     """Check that this run can sign the record of a promotion, and that trusted signers' records are such."""
     signer, trusted = promotion.ports.own_signer(), promotion.ports.require_trusted()
     if not trusted.names(signer.who):
-        raise RecordNotBelieved(promotion.target, signer, trusted)
+        raise RecordNotBelieved(promotion, signer, trusted)
 
 
 def _carry_out(considered: Considered, approval: Approval | None) -> None:
@@ -208,37 +198,3 @@ def _record(considered: Considered, approval: Approval | None, writer: RecordWri
         recovered=considered.interrupted,
         content=considered.had if keeps else None,
     )
-
-
-class Leg(Protocol):
-    """From one channel to another."""
-
-    @property
-    def source(self) -> Reference:
-        """Return where from."""
-        ...
-
-    @property
-    def target(self) -> Reference:
-        """Return where to."""
-        ...
-
-
-L = TypeVar("L", bound=Leg)
-
-
-def in_waves(legs: Iterable[L]) -> tuple[tuple[L, ...], ...]:
-    """Return the legs wave by wave: what a leg starts from was reached by a wave before, or by none of them.
-
-    Raises:
-        CircularPromotion: there is no such order.
-    """
-    left, waves = list(legs), []
-    while left:
-        reached_later = {leg.target for leg in left}
-        wave = tuple(leg for leg in left if leg.source not in reached_later)
-        if not wave:
-            raise CircularPromotion(sorted(reached_later, key=str))
-        waves.append(wave)
-        left = [leg for leg in left if leg.source in reached_later]
-    return tuple(waves)

@@ -76,7 +76,7 @@ def _soak(candidate: PromotionCandidate, goal: Goal) -> Verdict:
     if goal.current is None and goal.gone is None:  # `first` asks a person
         return Verdict("soak", Decision.AUTO, "the first digest of a channel does not wait", looked_at)
     if goal.after and goal.now < (until := since + goal.after):
-        reason = f"its {_for_people(goal.after)} at the source end on {until:%Y-%m-%d %H:%M} UTC"
+        reason = f"the source must have had it for {_for_people(goal.after)}, until {until:%Y-%m-%d %H:%M} UTC"
         return Verdict("soak", Decision.WAIT, reason, looked_at)
     return Verdict("soak", Decision.AUTO, has_been, looked_at)
 

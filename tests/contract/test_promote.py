@@ -22,7 +22,7 @@ from ci_automation.flows.approved import CameBack
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved, SignedForOthers
 from ci_automation.flows.planning.plan import make_plan
-from ci_automation.flows.planning.promotion import Promotion, SourceEmpty
+from ci_automation.flows.planning.promotion import Promotion, SourceEmpty, consider
 from ci_automation.flows.ports import NoSigner
 from ci_automation.flows.promote import (
     OtherDigest,
@@ -39,6 +39,7 @@ from ci_automation.flows.update import update
 from ci_automation.flows.update_and_ask import promote_granted
 from ci_automation.impact.assess import Impact
 from ci_automation.impact.check import Clusters, KubernetesRange
+from ci_automation.impact.overlay.builder import BuildFailed
 from ci_automation.policy.decision import Decision, Hold, is_held
 from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy
 from ci_automation.policy.promotion import evidence_verdict
@@ -57,11 +58,12 @@ from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, intent, made_once, signing_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ci_automation.artifact.reference import Digest
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
+    from ci_automation.impact.overlay.builder import Build
     from ci_automation.policy.decision import Verdict
     from ci_automation.records.notes import Record
 
@@ -472,6 +474,20 @@ class TestTheGates:
     def road(self) -> Road:
         return settled(ELSEWHERE)
 
+    @pytest.mark.parametrize("first", [False, True])
+    def test_what_the_targets_clusters_add_and_cannot_build_is_refused(self, road: Road, *, first: bool) -> None:
+        class Failing:
+            def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed, ...]:
+                return tuple(
+                    BuildFailed("no such object") if b"typo" in it["kustomization.yaml"] else "" for it, _ in wanted
+                )
+
+        ports = replace(road.ports(InMemoryRegistry() if first else road.there), find_kustomize=Failing)
+        own = {"patches": [{"patch": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: typo}}"}]}
+        considered = consider(road.promotion(ports=ports, kustomization=own))
+        assert considered.decision is Decision.REFUSED
+        assert any("of `sync.kustomization`: no such object" in it for it in considered.reasons)
+
     @pytest.mark.parametrize(
         ("after", "decision"), [(DAY, Decision.AUTO), (DAY + timedelta(seconds=1), Decision.WAIT)], ids=["over", "not"]
     )
@@ -496,7 +512,7 @@ class TestTheGates:
         assert channel(road, STAGING) == wanted
         road.now += timedelta(hours=1)
         (waits, *_) = road.promote(after=timedelta(hours=2)).considered.reasons
-        assert waits == f"its 2h at the source end on {NOW + timedelta(hours=3):%Y-%m-%d %H:%M} UTC"
+        assert waits == f"the source must have had it for 2h, until {NOW + timedelta(hours=3):%Y-%m-%d %H:%M} UTC"
         request = ApprovalRequest(ELSEWHERE, PATCH, base, wanted)
         granted = GrantedApproval(request, Approval("ada", "pull request 7", NOW + timedelta(minutes=1)))
         patches = replace(everything(), actions=dict.fromkeys(BUMPS, Action.APPROVAL))

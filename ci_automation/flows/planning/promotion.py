@@ -47,8 +47,8 @@ class SourceEmpty(RegistryError):
         "answer like this if the credentials lack the right to read."
     )
 
-    def __init__(self, source: Reference) -> None:
-        super().__init__(f"{source} has nothing yet")
+    def __init__(self, promotion: Promotion) -> None:
+        super().__init__(f"{promotion.source_name} has nothing yet")
 
 
 class Promotion(Struct, frozen=True):
@@ -62,6 +62,17 @@ class Promotion(Struct, frozen=True):
     after: timedelta = timedelta()
     evidence: tuple[Evidence, ...] = ()
     rules: ApprovedRules | None = None  # under which content of the target is approved now
+    names: tuple[str, str] = ("", "")  # of source and target in the configuration
+
+    @property
+    def source_name(self) -> str:
+        """Return what people call the source."""
+        return self.names[0] or str(self.source)
+
+    @property
+    def target_name(self) -> str:
+        """Return what people call the target."""
+        return self.names[1] or str(self.target)
 
 
 class Considered(Struct, frozen=True):
@@ -115,7 +126,7 @@ class Considered(Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """Return what it is about."""
-        return f"the promotion of {self.version} from {self.promotion.source} to {self.promotion.target}"
+        return f"the promotion of {self.version} from {self.promotion.source_name} to {self.promotion.target_name}"
 
 
 def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Considered:
@@ -225,12 +236,12 @@ def _had_before(promotion: Promotion) -> Placed | None:
 
 
 def _at_source(promotion: Promotion) -> Observed:
-    told = f"{promotion.target} is promoted from {promotion.source}: mend that first."
+    told = f"{promotion.target_name} is promoted from {promotion.source_name}: mend that first."
     try:
         return _end(promotion.source, promotion.origin, told)
     except NotFound:
         if promotion.origin.registry.resolve(promotion.source) is None:
-            raise SourceEmpty(promotion.source) from None
+            raise SourceEmpty(promotion) from None
         raise
 
 
@@ -243,7 +254,7 @@ def present(promotion: Promotion) -> tuple[Version, Digest] | tuple[None, None]:
 def _present(promotion: Promotion) -> Observed | None:
     """Return what the target has, or None where there is no such channel yet."""
     try:
-        return _end(promotion.target, promotion.ports, f"This is what the target, {promotion.target}, has now.")
+        return _end(promotion.target, promotion.ports, f"This is what the target, {promotion.target_name}, has now.")
     except NotFound:
         return None
 
@@ -273,7 +284,7 @@ def require_signed_for_target(considered: Considered, registry: Registry, at: Re
         signed = verify(registry, at, digest, trusted)
     except ForeignSignature:
         found = promotion.origin.require_trusted()
-        raise SignedForOthers(promotion.source, promotion.target, digest, found, trusted) from None
+        raise SignedForOthers(promotion.source_name, promotion.target_name, digest, found, trusted) from None
     versions = (considered.old_version or considered.version, considered.version)
     require_accepted_there(registry, at.at_digest(digest), trusted, versions)
     return signed
