@@ -114,7 +114,8 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
     shown = Handover.parse(inputs.shown)
     hub = Hub.of(inputs, run)
     inputs, config = _checked(inputs, hub)
-    wanted = OperationInputs(lambda: promotions(inputs, run)[0], to=inputs.to, reason=inputs.reason)
+    left = Digest.parse(shown.base) if NOTHING != shown.base != shown.target else None
+    wanted = OperationInputs(lambda: promotions(inputs, run)[0], to=inputs.to, reason=inputs.reason, left=left)
 
     def flow(goal: Target) -> Account:
         approval = _approval(goal, shown, hub)
@@ -230,8 +231,10 @@ def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> Non
     if shown.base != shown.target == anew.base and operation.after.digest == operation.target:
         if shown.command == "rollback":
             hold = operation.facts["hold"]
-            if not operation.idle or hold is None or hold["refused"]["digest"] != shown.base:
-                raise HandoverVoid("the channel is there without the hold of the rollback, or with a changed one")
+            left = {hold and hold["refused"]["digest"], operation.facts["put back"]}
+            if not operation.idle or shown.base not in left:
+                missing = "the hold of the rollback is missing or changed, and no record says that it was put back"
+                raise HandoverVoid(f"nothing shows that this run moved the channel there: {missing}")
         # What is left is to write the record.
         anew = replace(anew, base=shown.base, content=shown.content, plan=shown.plan)
     shown.require_same(anew)

@@ -82,6 +82,7 @@ class OperationInputs(Struct, frozen=True):
     content: RecordedContent | None = None  # the same, for the record of a first artifact
     to: str = ""
     reason: str = ""
+    left: Digest | None = None  # what the channel had when the operation was shown, if it moves the channel
 
 
 class NotTheTarget(UsageError):
@@ -117,12 +118,16 @@ def _agreed(found: Findings) -> dict[str, Any]:
 def _rollback(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what moving the channel back would do."""
     ports = goal.ports
-    proposal = propose_rollback(goal.channel, Wish(wanted.to, reason=wanted.reason), ports, goal.intent)
+    proposal = propose_rollback(
+        goal.channel, Wish(wanted.to, reason=wanted.reason, left=wanted.left), ports, goal.intent
+    )
     shown = proposal.shown
     if shown.decision is Decision.REFUSED:
         raise OperationRefused(f"the rollback to {shown.target_version}", shown.obstacles, shown.breaks)
     hold = shown.hold and {**hold_json(shown.hold), "at": None}  # which is the moment of the run
-    facts = {"hold": hold, "problem": shown.problem, "signs": shown.signs, **_agreed(shown.findings)}
+    moves = replace(ports.ledger(goal.channel), lenient=True).records(shown.base) if shown.is_there else ()
+    back = next((str(it.previous) for it in moves[-1:] if it.put_back), None)
+    facts = {"hold": hold, "problem": shown.problem, "signs": shown.signs, **_agreed(shown.findings), "put back": back}
     return Operation(
         before=Standing(shown.stated or shown.base_version, shown.base),
         after=Standing(shown.target_version, shown.target),
@@ -130,7 +135,7 @@ def _rollback(goal: Target, wanted: OperationInputs) -> Operation:
         content=str(proposal.options),
         facts=facts,
         page=(*rollback_parts(shown, None, every=True), *map(MarkedLine, wanted.elsewhere(shown))),
-        done=f"rolled back to {shown.target_version}",
+        done=f"{'put back at' if shown.puts_back else 'rolled back to'} {shown.target_version}",
         act=lambda intent: roll_back(proposal, ports, intent),
         idle=shown.is_there and not proposal.holds,
     )

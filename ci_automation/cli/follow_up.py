@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Repeat
-from ci_automation.cli.output import TO_READ, print_line, print_text
+from ci_automation.cli.output import TO_READ, print_line, print_parts, print_text
 from ci_automation.cli.parameters import INSTALL_FLAGS
 from ci_automation.cli.trust import signing_mode
 from ci_automation.config.model import VerifyConfig
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.target import Target
     from ci_automation.config.sections import Artifact
     from ci_automation.flows.planning.plan import Outcome
+    from ci_automation.policy.decision import Hold
     from ci_automation.policy.plan import PlannedStep
 
 _ADOPTING = "To adopt it first (this shows every file of it, and asks):"
@@ -104,10 +105,10 @@ def signing_options(target: Target, given: Arguments) -> tuple[str, ...]:
     return (*key, *_said(given, Repeat.SIGN), *told)
 
 
-def lifting(target: Target, given: Arguments) -> tuple[str, ...]:
-    """Return the command that lifts the hold of this rollback: it signs as this one."""
+def lifting(target: Target, given: Arguments, *instead: str) -> tuple[str, ...]:
+    """Return the command that lifts the hold of this rollback, or with what else it does: it signs as this one."""
     options = (*signing_options(target, given), *_written(given, ("config", "registry-config")))
-    return ("flux-manifests", "rollback", target.name, "--lift", *options)
+    return ("flux-manifests", "rollback", target.name, *(instead or ("--lift",)), *options)
 
 
 def in_sentence(target: Target, given: Arguments, command: str, *switches: str) -> str:
@@ -118,19 +119,19 @@ def in_sentence(target: Target, given: Arguments, command: str, *switches: str) 
     return in_shell(command, target.name, *switches, *options)
 
 
-_OF_FLOWS = re.compile(r"`(?:(?:update|check) [^\s`]+(?: --[a-z-]+)?|history [^\s`]+|rollback [^\s`]+ --lift)`")
+_OF_FLOWS = re.compile(r"`(?:update|check|history|rollback) [^\s`]+(?: --[a-z-]+)?(?: sha256:[0-9a-f]{64})?`")
 
 
 def as_named(target: Target, given: Arguments, hint: str) -> str:
     """Return a hint whose commands have the channel's name, and the options that they need here."""
 
     def command(found: re.Match[str]) -> str:
-        name, address, *switch = found[0].strip("`").split(" ")
+        name, address, *switches = found[0].strip("`").split(" ")
         if address != shlex.quote(str(target.channel)):
             return found[0]
         if name == "rollback":
-            return in_shell(*lifting(target, given)[1:])
-        return in_sentence(target, given, name, *switch)
+            return in_shell(*lifting(target, given, *switches)[1:])
+        return in_sentence(target, given, name, *switches)
 
     return _OF_FLOWS.sub(command, hint)
 
@@ -238,17 +239,21 @@ def print_proposals(
     is_held_back = any(it.held for it in run.plan.passed_over) or any(is_held(step.gates) for step in run.waiting)
     # An update runs each day, and the rollback told how.
     if is_held_back and (given.verbose or click.get_current_context().info_name != "update"):
-        print_lifting(goal, given)
+        print_lifting(goal, run.holds, given)
     if commands:
         print_text(f"To approve:\n{commands}")
 
 
-def print_lifting(goal: Target, given: Arguments) -> None:
-    """Print how to end the hold that keeps a step or a promotion back."""
-    if signs_elsewhere(goal, given):
-        print_line(f"To lift the hold, start flux.yaml in GitHub Actions: lift-hold, {goal.name}.")
-    else:
-        print_text(f"To lift the hold:\n{shlex.join(lifting(goal, given))}")
+def print_lifting(goal: Target, on: Sequence[Hold], given: Arguments) -> None:
+    """Print how to end the holds of a channel, one of which keeps a step or a promotion back."""
+    if not signs_elsewhere(goal, given):
+        from ci_automation.report.rollback import how_to_lift  # most checks find no hold
+
+        print_parts(line for lines in how_to_lift(on, lifting(goal, given)) for line in lines)
+        return
+    for hold in on:
+        one, to = (f"the hold on {hold.told}", f", {hold.digest}") if on[1:] else ("the hold", "")
+        print_line(f"To lift {one}, start flux.yaml in GitHub Actions: lift-hold, {goal.name}{to}.")
 
 
 def _reading(

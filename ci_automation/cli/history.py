@@ -65,10 +65,8 @@ def history_command(artifact: str, *, since: str | None, given: Arguments) -> No
         known = partial(known_as, ports.registry, reference)
         print_json({"entries": [_to_json(entry, known) for entry in _newer(found.entries, after)]}, "history")
     else:
-        tags = {tag for it in found.entries for tag in (it.tag, *it.channels, *it.version_tags) if tag}
-        if reference.tag and reference.tag not in tags:
-            meant = f" Did you mean {reference.at_tag(near)}?" if (near := reference.nearly(tags)) else ""
-            print_line(f"{reference} does not exist.{meant} This is the history of the rest of its repository:")
+        if found.is_deleted:
+            print_line(f"{reference} was deleted. Signed records say what it had:")
         if shown:
             _print_rows(artifact, shown, given, verified=ports.trusted is not None)
         elif ports.trusted is None:
@@ -218,9 +216,9 @@ def table_rows(
 
 def _move(record: Record, others: _Entries, repository: Place, entry: HistoryEntry) -> str:
     channel = _name(record.channel, repository)
-    if record.rolled_back:
+    if record.rolled_back or record.put_back:
         left = _told(record.previous, others, entry) if record.previous else "what is not known"
-        return f"{channel} went back to this from {left}"
+        return f"{channel} {'went' if record.rolled_back else 'was put'} back to this from {left}"
     if record.adopted:
         return f"adopted on {channel}"
     made = f", {entry.origin}" if entry.origin else ""

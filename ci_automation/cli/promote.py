@@ -181,7 +181,7 @@ class PromotionResult(Struct, frozen=True):
         goal, waits = self.planned.goal, done.decision is Decision.WAIT
         asks = not done.done and any(it.decision is Decision.APPROVAL for it in done.findings.gates)
         if is_held(done.findings.gates):
-            print_lifting(goal, given)
+            print_lifting(goal, done.holds, given)
         elif asks and waits and done.ahead:
             print_line(f"After that, a person has to approve it: then `check {self.planned.name}` says how.")
         if not (done.is_open or (asks and done.decision is Decision.APPROVAL)):
@@ -274,4 +274,5 @@ def as_shown(planned: PlannedPromotion, done: Promoted) -> PromotionShown:
         notes=found.notes,
         first=found.first,
         source_name=planned.source_name,
+        holds=tuple(it for it in found.holds if it.is_on(found.promotion.intent.now)),
     )

@@ -109,7 +109,7 @@ def finish(
     every: tuple[Result | PromotionResult, ...] = (*results, *promotions)
     several = len(every) > 1
     for it in results if given.output == "text" else ():
-        if isinstance(it.done, Error) and "--adopt`" in it.done.hint:
+        if isinstance(it.done, Error) and "--adopt`" in it.done.hint and "--to" not in it.done.hint:
             name_adoption(it.target, it.done, given)
     for it in results:
         if isinstance(it.done, Error) and not isinstance(it.target.prepared, Error):

@@ -17,6 +17,7 @@ from ci_automation.cli.places import registry
 from ci_automation.cli.target import channel_of
 from ci_automation.cli.wiring import target
 from ci_automation.errors import Error, PolicyRefused, UsageError
+from ci_automation.flows.observe import look_at
 from ci_automation.flows.publication.past import NotInHistory
 from ci_automation.flows.rollback import RollbackProposal, RollbackRefused, Wish, propose_rollback, roll_back
 from ci_automation.flux.artifact import immutable_version, stated_version
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.policy.decision import Hold
 
+_SIGNING = tuple(name for name in SIGNING if name != "accept-identity-change")  # with which no run would see the hold
+
 
 class NotConfirmed(PolicyRefused):
     """No person confirmed a rollback, or the end of a hold."""
@@ -56,6 +59,15 @@ class UnfitReason(UsageError):
 
     hint = f"Give one line of text, of no more than {MAX_TEXT} characters."
     message = "the --reason is too long, or has characters that cannot be printed"
+
+
+class SeveralHolds(UsageError):
+    """Several holds are on a channel, and no person says which of them to lift."""
+
+    hint = "Name one with --to. At a terminal, without --yes, you can lift all of them."
+
+    def __init__(self, name: str, holds: Sequence[Hold]) -> None:
+        super().__init__(f"{len(holds)} holds are on {name}: {', '.join(it.told for it in holds)}")
 
 
 class DateHasPassed(UsageError):
@@ -103,13 +115,14 @@ def _tags_here(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
     default="",
     metavar="WHAT",
     shell_complete=_tags_here,
-    help="a version, an immutable tag, or a digest that it had before",
+    help="a version, an immutable tag, or a digest that it had before, whole or its first 12 characters; with --lift, "
+    "the hold on which of these ends",
 )
 @click.option("--lift", is_flag=True, help="end the hold on what was left; the channel stays where it is")
 @click.option("--until", type=_Date(), metavar="DATE", help="hold what is left until then (UTC)")
 @click.option("--reason", default="", metavar="TEXT", help="why; the hold shows it")
 @click.option("--yes", "-y", is_flag=True, help="go back, or lift, without being asked, for jobs")
-@takes("acknowledge", "allow-removal", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
+@takes("acknowledge", "allow-removal", *_SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
 def rollback_command(
     artifact: str,
     *,
@@ -126,25 +139,24 @@ def rollback_command(
     version would go, is refused until it is acknowledged. Nothing is rendered: clusters get the bytes that they had.
     A signed hold keeps schedules and old approvals from bringing back what was left, until a newer release is there,
     or until a date. Repeat the command after a crash; with another --until or --reason it changes the hold. --lift
-    shows it, asks, and ends it: the next run of `update` may take again what was left.
+    shows it, asks, and ends it: the next run of `update` may take again what was left. Where someone moved the tag back
+    without a record, --to puts it at the newer digest that the channel had last, and holds nothing.
 
     \b
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --to v2.8.8 --reason "webhooks time out"
     flux-manifests rollback production --to v2.8.8 --signing keyless
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --lift --reason "fixed on our side"
+    flux-manifests rollback production --lift --to v2.9.4
     """
     if not is_fit(reason):
         raise UnfitReason
-    moving = {"to": to, "until": until, "acknowledge": given.acknowledge, "allow-removal": given.allow_removal}
+    moving = {"until": until, "acknowledge": given.acknowledge, "allow-removal": given.allow_removal}
     if lift and (contradiction := _contradiction(moving)):
         raise ContradictingOptions(contradiction, "Leave out one of them.")
-    wish = Wish(to, _to_come(until), reason, given.acknowledge)
+    wish = Wish(to, _to_come(until), reason)
     goal = target(artifact, given)
     try:
-        if lift:
-            _lift(goal, reason, given, asks=not yes)
-        else:
-            _roll_back(goal, wish, given, asks=not yes)
+        (_lift if lift else _roll_back)(goal, wish, given, asks=not yes)
     except Error as error:
         if not isinstance(goal.prepared, Error):
             error.hint = as_named(goal, given, error.hint)
@@ -162,14 +174,15 @@ def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> Non
     _show(proposal.shown, goal, given, asks=asks)
     if proposal.shown.decision is Decision.REFUSED:
         raise RollbackRefused(proposal.shown)
-    question = "Change the hold?" if proposal.shown.is_there else "Go back?"
+    question = "Change the hold?" if proposal.shown.is_there else "Put it back?" if proposal.stray else "Go back?"
     if asks and _needs_a_yes(proposal) and not (answer := confirmed(question)):
         raise NotConfirmed(f"{goal.name} was not rolled back", said_no=answer is False)
     roll_back(proposal, goal.ports, goal.intent)
     if given.output == "json":
         print_json({**proposal.shown.to_json(), "changed": not proposal.shown.is_there}, "rollback")
     elif not proposal.shown.is_there:
-        print_line(f"Rolled back: {goal.name} is at {proposal.shown.target_version}.")
+        done = "Put back" if proposal.stray else "Rolled back"
+        print_line(f"{done}: {goal.name} is at {proposal.shown.target_version}.")
     elif proposal.holds:
         print_line("The hold is changed.")
 
@@ -187,20 +200,32 @@ def _contradiction(moving: Mapping[str, object]) -> str:
     return f"--lift moves nothing, so --{others[0]} does not go with it" if others else ""
 
 
-def _lift(goal: Target, reason: str, given: Arguments, *, asks: bool) -> None:
-    """Show the holds of a channel, ask, and end them."""
-    from ci_automation.flows.lift import left_hold, lift
+def _ask_to_lift(goal: Target, holds: Sequence[Hold], *, asks: bool) -> None:
+    """Show the holds that are to end, and ask."""
+    if holds[1:] and not asks:
+        raise SeveralHolds(goal.name, holds)
+    for hold in holds:
+        why = f": {hold.reason}" if hold.reason else ""
+        print_parts([MarkedLine(f"The hold on {hold.told} counts {hold.end}{why}")], err=True)
+    what = "them" if holds[1:] else "it"
+    print_parts([MarkedLine(f"The next run may publish {what} again, as the policy says.")], err=True)
+    if holds[1:]:
+        print_parts([MarkedLine("To lift one of them alone, name it with --to.")], err=True)
+    question = f"Lift {f'these {len(holds)} holds' if holds[1:] else 'the hold'}?"
+    if asks and not (answer := confirmed(question)):
+        raise NotConfirmed(f"no hold on {goal.name} was lifted", said_no=answer is False)
 
-    def ask(holds: Sequence[Hold]) -> None:
-        for hold in holds:
-            why = f": {hold.reason}" if hold.reason else ""
-            print_parts([MarkedLine(f"The hold on {hold.told} counts {hold.end}{why}")], err=True)
-        print_parts([MarkedLine("The next run may publish it again, as the policy says.")], err=True)
-        question = f"Lift {'the hold' if len(holds) == 1 else f'these {len(holds)} holds'}?"
-        if asks and not (answer := confirmed(question)):
-            raise NotConfirmed(f"no hold on {goal.name} was lifted", said_no=answer is False)
 
-    lifted = lift(goal.channel, reason, goal.ports, goal.intent, ask=ask)
+def _lift(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> None:
+    """End the holds of a channel, or the one that is named."""
+    from ci_automation.flows.lift import hold_to_lift, left_hold, lift
+
+    only = None
+    if wish.to:
+        goal.ports.require_trusted()
+        only, _ = hold_to_lift(look_at(goal.channel, goal.ports), wish.to, goal.ports, goal.intent)
+    ask = partial(_ask_to_lift, goal, asks=asks)
+    lifted = lift(goal.channel, wish.reason, goal.ports, goal.intent, only, ask)
     if given.output == "json":
         value = {"artifact": str(lifted.channel), "digest": str(lifted.digest), "changed": bool(lifted.holds)}
         print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]}, "lift")
@@ -231,7 +256,7 @@ def _show(shown: Rollback, goal: Target, given: Arguments, *, asks: bool) -> Non
 
 def elsewhere(shown: Rollback, given: Arguments) -> Iterator[str]:
     """Yield which other channels of the configuration have what this one leaves: one read of each tag, all at once."""
-    config = None if shown.is_there else configuration(given)
+    config = None if shown.is_there or shown.puts_back else configuration(given)
     others = [it for it in config.artifacts if it.channel != shown.channel] if config else []
     version = None if shown.problem or shown.base_version == shown.target_version else shown.base_version
     found = at_once(*(partial(_has, it, shown.base, version, given) for it in others)) if others else []

@@ -216,4 +216,4 @@ def _outcome(planned: Planned, goal: Target) -> Outcome:
         unsigned = not (found.signatures or found.bundles)
     done = Outcome(planned.plan, 0, str(trust), unmade=planned.unmade, vulnerable=planned.vulnerable, unsigned=unsigned)
     record = planned.observed.record if isinstance(planned.observed, Placed) else None
-    return replace(done, unproven=bool(record and record.proof is Proof.NONE))
+    return replace(done, unproven=bool(record and record.proof is Proof.NONE), holds=planned.holds(0, goal.intent.now))

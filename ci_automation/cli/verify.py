@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ import click
 from ci_automation.artifact.reference import Digest
 from ci_automation.cli.output import print_json, print_line, print_parts, print_table, width
 from ci_automation.cli.parameters import COMMON, TRUST, HeadedCommand, artifact_argument, one_artifact_argument, takes
-from ci_automation.cli.wiring import reading, reading_intent
+from ci_automation.cli.wiring import reading, reading_intent, target
+from ci_automation.errors import Error
 from ci_automation.flows.verify import Derivation, Verification, pull, verify_channel
 from ci_automation.flux.artifact import called
 from ci_automation.report.blocks import MarkedLine, Table
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.arguments import Arguments
-    from ci_automation.signing.trust import Identity
+    from ci_automation.errors import VerificationFailed
 
 _WHOLE = len("sha256:") + 64
 _SHORT = len("sha256:") + 12
@@ -51,7 +53,7 @@ def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
     if given.output == "text":
         _print_verification(artifact, found)
     if found.problem is not None:
-        raise found.problem
+        raise _with_commands(found.problem, artifact, given)
     derived = None
     if again:
         from ci_automation.flows.verify import rederive
@@ -64,12 +66,22 @@ def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
         print_json(_to_json(reference, found, derived), "verify")
 
 
+def _with_commands(problem: VerificationFailed, artifact: str, given: Arguments) -> VerificationFailed:
+    """Return it with the commands of its hint as they work here."""
+    from ci_automation.cli.follow_up import as_named
+
+    with suppress(Error):  # a digest, say, which is no channel
+        problem.hint = as_named(target(artifact, given, signs=False), given, problem.hint)
+    return problem
+
+
 def _print_verification(name: str, found: Verification) -> None:
     if found.by is not None:
         flux = f"{called(found.version)}, " if found.version else ""
         verdict = "fails the verification, though it is signed" if found.problem else "is signed"
         line = MarkedLine(f"{name} {verdict}: {flux}{found.digest}", "refused" if found.problem else "")
-        print_parts((line, MarkedLine(f"  by {_named(found.by)}")))
+        signer = f"the key {found.by}" if isinstance(found.by, Digest) else str(found.by)
+        print_parts((line, MarkedLine(f"  by {signer}")))
     if found.unproven:
         print_line(PUBLISHED_UNPROVEN)
     rows = []
@@ -86,10 +98,6 @@ def derivation_lines(derived: Derivation, *, whole: bool) -> Iterator[MarkedLine
     for name, text in derived.steps:
         short = (it[:_SHORT] + it[_WHOLE:] if it.startswith("sha256:") else it for it in text.split(" "))
         yield MarkedLine(f"  {name}: {text if whole else ' '.join(short)}")
-
-
-def _named(who: Digest | Identity) -> str:
-    return f"the key {who}" if isinstance(who, Digest) else str(who)
 
 
 def _to_json(reference: Reference, found: Verification, derived: Derivation | None) -> dict[str, Any]:

@@ -20,10 +20,12 @@ from ci_automation.signing.bundle import EMPTY_BLOB, EMPTY_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.records.attached import Said
+    from ci_automation.records.notes import HoldStatement
 
 TITLE = "org.opencontainers.image.title"  # the name of a file, as oras has it
 FILE_TYPE = "application/octet-stream"
@@ -56,7 +58,7 @@ class NothingStated(VerificationFailed):
 class Attachment(Struct, frozen=True):
     """One referrer of a digest: its kind, its files with their sizes in bytes, and its annotations.
 
-    `said` is what a record or a hold says, unverified. `problem` says why it could not be read.
+    `said` is what a record or a hold says, unverified, and `at` its moment. `problem` says why it could not be read.
     """
 
     digest: Digest
@@ -64,6 +66,7 @@ class Attachment(Struct, frozen=True):
     files: tuple[Descriptor, ...] = ()
     annotations: Mapping[str, str] = {}
     said: str = ""
+    at: datetime | None = None
     problem: str = ""
 
     def named(self) -> Iterator[tuple[str, Descriptor]]:
@@ -83,7 +86,10 @@ class Attachment(Struct, frozen=True):
 
 
 class Discovered(Struct, frozen=True):
-    """All that refers to a digest, in the order of the registry, and the number of referrers left unread."""
+    """All that refers to a digest, and the number of referrers left unread.
+
+    The newest record or hold is the first; what has no time comes last, in the order of the registry.
+    """
 
     digest: Digest
     attachments: tuple[Attachment, ...]
@@ -128,8 +134,9 @@ def discover(reference: Reference, ports: Ports, kind: str | None = None) -> Dis
     digest = ports.registry.manifest(reference).digest
     listed = ports.registry.referrers(reference, digest)
     found = (_attachment(reference, it, ports) for it in listed[:_MAX_READ])
-    chosen = tuple(it for it in found if kind is None or it.kind == kind)
-    return Discovered(digest, chosen, max(0, len(listed) - _MAX_READ))
+    chosen = (it for it in found if kind is None or it.kind == kind)
+    newest = sorted(chosen, key=lambda it: it.at.timestamp() if it.at else 0, reverse=True)
+    return Discovered(digest, tuple(newest), max(0, len(listed) - _MAX_READ))
 
 
 def _attachment(reference: Reference, listed: Descriptor, ports: Ports) -> Attachment:
@@ -139,16 +146,17 @@ def _attachment(reference: Reference, listed: Descriptor, ports: Ports) -> Attac
         return Attachment(listed.digest, listed.artifact_type or "unknown", problem=str(error))
     kind = manifest.artifact_type or manifest.config.media_type
     files = tuple(it for it in manifest.layers if it.media_type != EMPTY_TYPE)
-    return Attachment(listed.digest, kind, files, manifest.annotations, _said(kind, manifest))
-
-
-def _said(kind: str, manifest: Manifest) -> str:
-    """Return the version, channel and time (UTC) of an embedded record or hold; nothing of anything else."""
     raw = manifest.layers[0].content if len(manifest.layers) == 1 else None
-    if not raw or (found := attached.unverified_note(kind, raw)) is None:
-        return ""
-    what = str(found.version) if isinstance(found, Record) else f"{found.refused.version} on hold"
-    return f"{what} on {found.channel.rpartition(':')[2]}, {found.at:%Y-%m-%d %H:%M}"
+    note = attached.unverified_note(kind, raw) if raw else None
+    return Attachment(
+        listed.digest, kind, files, manifest.annotations, _said(note) if note else "", note.at if note else None
+    )
+
+
+def _said(note: Record | HoldStatement) -> str:
+    """Return the version, channel and time (UTC) of an embedded record or hold."""
+    what = str(note.version) if isinstance(note, Record) else f"{note.refused.version} on hold"
+    return f"{what} on {note.channel.rpartition(':')[2]}, {note.at:%Y-%m-%d %H:%M}"
 
 
 def attached_files(reference: Reference, attachments: Iterable[Attachment], ports: Ports) -> Tree:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Digest
 from ci_automation.errors import Error, VerificationFailed
-from ci_automation.flows.observe import Observed, Trust
+from ci_automation.flows.observe import Observed, Trust, look_at
 from ci_automation.flows.planning.base import only_layer, present_version
 from ci_automation.flows.ports import Intent, Ports
 from ci_automation.flux.artifact import immutable_version, stated_origin, stated_version, tagged_version
@@ -74,17 +74,21 @@ class HistoryEntry(Struct, frozen=True):
     @property
     def rank(self) -> tuple[object, ...]:
         """Return what its number goes by: version, then publication; rollbacks and promotions publish nothing."""
-        made = (it.at.timestamp() for it in self.records if not (it.rolled_back or it.promoted_from))
+        made = (it.at.timestamp() for it in self.records if not (it.rolled_back or it.put_back or it.promoted_from))
         published = max(made, default=self.last.timestamp() if self.last else 0)
         return self.version is not None, self.version or _NONE, published, str(self.digest)
 
 
 class History(Struct, frozen=True):
-    """The digests of a channel, the number of tags left out because each costs requests, and of digests elsewhere."""
+    """The digests of a channel, the number of tags left out because each costs requests, and of digests elsewhere.
+
+    Signed records tell what a channel had that `is_deleted`.
+    """
 
     entries: tuple[HistoryEntry, ...]
     left_out: int = 0
     elsewhere: int = 0
+    is_deleted: bool = False
 
 
 def immutable_references(reference: Reference, ports: Ports) -> tuple[Reference, ...]:
@@ -97,6 +101,9 @@ def history(reference: Reference, ports: Ports, *, every: bool = False) -> Histo
 
     Only records and holds of trusted signers count. Without trusted signers there are none, so that nothing tells what
     belongs to the channel: each digest that a tag of the repository names is there, as with `every`.
+
+    Raises:
+        NotFound: there is no such channel, and no signed record speaks of one.
     """
     registry = ports.registry
     tags = [tag for tag in registry.tags(reference) if not _ATTACHED.fullmatch(tag)]
@@ -110,8 +117,11 @@ def history(reference: Reference, ports: Ports, *, every: bool = False) -> Histo
     ranked = sorted(entries, key=lambda it: it.rank, reverse=True)
     entries = [replace(entry, number=number) for number, entry in enumerate(ranked, 1)]
     shown = entries
-    if ports.trusted is not None and reference.tag in tags:
-        name = ports.ledger(reference).name
+    name = ports.ledger(reference).name
+    is_gone = bool(reference.tag) and reference.tag not in tags
+    if is_gone and not any(it.channel == name for entry in entries for it in entry.records):
+        look_at(reference, ports)
+    if ports.trusted is not None and reference.tag:
         own = {entry.digest: it for entry in entries if (it := _own(entry, str(reference.tag), name))}
         others = [replace(entry, number=0) for entry in entries if every and entry.digest not in own]
         shown = [*((entry for entry in entries if entry.digest in own) if every else own.values()), *others]
@@ -119,7 +129,7 @@ def history(reference: Reference, ports: Ports, *, every: bool = False) -> Histo
     if ports.trusted is None:  # then only records could tell which one of a version is newer
         versions = Counter(it.version for it in shown)
         shown = [it if versions[it.version] == 1 else replace(it, number=0) for it in shown]
-    return History(tuple(shown), len(tags) - len(wanted), len(entries) - len(shown))
+    return History(tuple(shown), len(tags) - len(wanted), len(entries) - len(shown), is_gone)
 
 
 def _own(entry: HistoryEntry, tag: str, name: str) -> HistoryEntry | None:

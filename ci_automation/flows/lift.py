@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,7 +14,8 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.observe import ChannelMoved, Observed, look_at
 from ci_automation.flows.planning.base import present_version
 from ci_automation.flows.publication.placement import place, problem_of, require_still_there
-from ci_automation.flows.publication.publish import require_signer
+from ci_automation.flows.publication.publish import require_counted
+from ci_automation.flux.artifact import immutable_tag
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger
 from ci_automation.records.writer import HoldNotKept
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.policy.decision import Hold
+    from ci_automation.records.writer import RecordWriter
 
 _LATER = timedelta(seconds=1)
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class NoSuchHold(UsageError):
@@ -33,10 +36,12 @@ class NoSuchHold(UsageError):
 
     def __init__(self, channel: Reference, to: str, on: Sequence[str], left: Sequence[str]) -> None:
         found = "; ".join(on)
-        wanted = f"no hold with the digest {to}" if to else "several holds"
+        wanted = f"no single hold that {to} names" if to else "several holds"
         super().__init__(f"{channel} has {wanted if on else 'no hold now'}{': ' if found else ''}{found}")
         nothing = " ".join(("There is nothing to lift.", *left))
-        self.hint = "Give the digest of one of these holds as `to`." if on else nothing
+        self.hint = (
+            "Give the digest of one of these holds as `to`, or the version or digest that it is on." if on else nothing
+        )
 
 
 class Lifted(Struct, frozen=True):
@@ -64,8 +69,7 @@ def lift(
         ChannelMoved: the channel moved meanwhile, and took its holds along.
         HoldNotKept: the registry does not keep the end.
     """
-    require_signer(ports, intent)
-    ports.require_trusted()
+    require_counted(ports)
     writer, ledger = ports.writer(channel, intent.run), ports.ledger(channel)
     observed = look_at(channel, ports)
     on = [hold for each, hold in ledger.named_holds(observed.digest) if hold.is_on(intent.now) and only in {None, each}]
@@ -78,22 +82,36 @@ def lift(
     ended = tuple(ended_hold(hold, reason, ports.clock(), intent.now) for hold in on)
     ask(on)
     ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
+    _lift_copies(observed, on, reason, writer, ports, intent)
     writer.keep(observed.manifest, ended)
     refused = {hold.digest for hold in ended}
     if any(hold.is_on(intent.now) and hold.digest in refused for hold in ledger.holds(observed.digest)):
-        raise HoldNotKept(channel.at_digest(observed.digest))
+        raise HoldNotKept(channel.at_digest(observed.digest), ends=True)
     if (found := ports.registry.resolve(channel)) != observed.digest:
         raise ChannelMoved(channel, observed.digest, found)
     return Lifted(channel, observed.digest, ended)
 
 
+def _lift_copies(
+    observed: Observed, on: Sequence[Hold], reason: str, writer: RecordWriter, ports: Ports, intent: Intent
+) -> None:
+    """End the same holds, and older ones on the same digests, where the channel was before: it may come there again.
+
+    This is first, so that a run that ends early is repeated. What an attacker hides stays held.
+    """
+    lifted = {hold.digest: hold.since for hold in on}
+    for digest, hold in _left_behind(observed, replace(ports.ledger(observed.channel), lenient=True), intent):
+        if hold.since <= lifted.get(hold.digest, _NEVER):
+            there = ports.registry.manifest(observed.channel.at_digest(digest))
+            writer.keep(there, (ended_hold(hold, reason, ports.clock(), intent.now),))
+
+
 def _left_behind(observed: Observed, ledger: Ledger, intent: Intent) -> Iterator[tuple[Digest, Hold]]:
     """Yield the holds on digests that the channel has left, each after the digest; those on older releases are over."""
     with suppress(ImmutableTagMoved):
-        for digest in dict.fromkeys(record.digest for record in ledger.all_moves() if record.digest != observed.digest):
-            for hold in ledger.holds(digest):
-                if hold.goes_on(observed.version or hold.version, intent.now):
-                    yield digest, hold
+        for digest, hold in ledger.all_holds():
+            if digest != observed.digest and hold.goes_on(observed.version or hold.version, intent.now):
+                yield digest, hold
 
 
 def left_hold(digest: Digest, hold: Hold) -> str:
@@ -102,19 +120,28 @@ def left_hold(digest: Digest, hold: Hold) -> str:
 
 
 def hold_to_lift(observed: Observed, to: str, ports: Ports, intent: Intent) -> tuple[Digest, Hold]:
-    """Return the only hold on what a channel has, or the one whose statement has the digest `to`, and that digest.
+    """Return the only hold on what a channel has, or the one that `to` names, and the digest of its statement.
+
+    `to` is that digest, or the digest, the immutable tag or the version that the hold is on.
 
     Raises:
         NoSuchHold: it is not there, or not clear.
     """
     ledger = ports.ledger(observed.channel)
     on = tuple((name, hold) for name, hold in ledger.named_holds(observed.digest) if hold.is_on(intent.now))
-    found = [it for it in on if to in {"", str(it[0])}]
+    found = [it for it in on if to in {"", *_names(*it)}]
     if len(found) != 1:
         left = () if on else _left_behind(observed, ledger, intent)
         told = [f"{name} is on {hold.told} {hold.end}" for name, hold in on]
         raise NoSuchHold(observed.channel, to, told, [left_hold(*it) for it in left])
     return found[0]
+
+
+def _names(name: Digest, hold: Hold) -> set[str]:
+    """Return what a person may call a hold: a version only if the hold is on that."""
+    version = str(hold.version)
+    on = {str(hold.digest), hold.digest.short, str(immutable_tag(hold.version, hold.digest))}
+    return {str(name), *on} | (set() if hold.alone else {version, version.removeprefix("v")})
 
 
 def ended_hold(hold: Hold, reason: str, at: datetime, now: datetime) -> Hold:

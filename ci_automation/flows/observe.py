@@ -104,6 +104,9 @@ def look_at(channel: Reference, ports: Ports) -> Observed:
                 error.name_channels(tags)
                 if near := channel.nearly(tags):
                     error.hint = f"Did you mean {channel.at_tag(near)}? {NotFound.hint}"
+                from ci_automation.flows.publication.placement import way_back_of_deleted  # only where it is told
+
+                error.hint = way_back_of_deleted(channel, ports) or error.hint
         raise
     if channel.tag and immutable_version(channel.tag) and not channel.tag.endswith(manifest.digest.short):
         from ci_automation.records.ledger import ImmutableTagMoved  # only where it is told
@@ -133,6 +136,7 @@ def observe(
         check = partial(verify, ports.registry, named, observed.digest, ports.trusted)
         _, found = ports.registry.at_once(check, partial(finish, observed))
     except ForeignSignature as error:
+        error.hint += " If that key is lost or stolen, `update --adopt` shows every file, and signs with yours."
         if error.signers and ports.signer is not None:
             with contextlib.suppress(Error):  # who signed it matters more than that our own key is lost
                 error.hint = _if_it_was_you(error.signers, ports.signer)

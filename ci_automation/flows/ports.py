@@ -133,7 +133,8 @@ class Ports(Struct, frozen=True):
         """Return what signs and attaches the records and holds of `channel`; raise `NoSigner` if there is no signer."""
         from ci_automation.records.writer import RecordWriter
 
-        return RecordWriter(self.registry, channel, self.own_signer(), run.url or None, self.say)
+        signer = self.own_signer()
+        return RecordWriter(self.registry, channel, signer, run.url or None, self.say, self.trusted)
 
 
 AT_A_TERMINAL = "the signer, at a command line"  # as a record names who approved outside of CI

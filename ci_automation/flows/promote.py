@@ -130,8 +130,20 @@ def promote_considered(considered: Considered, approval: Approval | None) -> Pro
         _carry_out(considered, approval if needs_approval else None)
         return Promoted(considered, done=not considered.interrupted)
     if considered.interrupted:
-        raise PublishedElsewhere(replace(considered.observed, channel=promotion.target), (str(promotion.source),))
+        raise _unfinished(considered)
     return Promoted(considered, done=False)
+
+
+def _unfinished(considered: Considered) -> PublishedElsewhere:
+    """Return the error about a target that has the digest, where this promotion must not record that."""
+    promotion, why = considered.promotion, "; ".join(considered.reasons)
+    finish = f"An interrupted promotion is not finished now: {why}"
+    if considered.decision is Decision.APPROVAL:
+        way = ("--from", promotion.source_name, "--to", promotion.target_name)
+        approving = in_shell("promote", *way, "--approve", str(considered.digest))
+        finish = f"If a promotion was interrupted, {approving} finishes it"
+    there = replace(considered.observed, channel=promotion.target)
+    return PublishedElsewhere(there, (str(promotion.source),), finish=finish)
 
 
 def _settle_present(considered: Considered) -> None:

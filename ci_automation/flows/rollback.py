@@ -2,7 +2,8 @@
 
 Nothing is rendered: what clusters get is what is in the registry. The order is that of a publication, with the hold
 before the move: verify, sign again if need be, hold and read it back, move, record. A freeze or a pause is for what
-happens by itself, and stops no rollback.
+happens by itself, and stops no rollback. A channel whose tag was moved back without a record is put back in the same
+way, and nothing is held.
 """
 
 from __future__ import annotations
@@ -14,26 +15,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, Manifest
-from ci_automation.errors import PolicyRefused, VerificationFailed
+from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Observed, Trust, look_at
 from ci_automation.flows.planning.base import Contents, read_contents, read_shown, stated_options
-from ci_automation.flows.planning.findings import findings
-from ci_automation.flows.publication.leaving import Present, read_leaving, read_present
-from ci_automation.flows.publication.past import find_past, other_tags, prove_past, require_version
-from ci_automation.flows.publication.placement import place, problem_of
-from ci_automation.flows.publication.publish import move, require_signer
-from ci_automation.flows.publication.recording import (
-    left_behind,
-    mark_left,
-    record_interrupted_rollback,
-    sign_rollback,
+from ci_automation.flows.planning.findings import findings, impact_of
+from ci_automation.flows.publication.leaving import (
+    Leaving,
+    Present,
+    Stray,
+    put_back_from,
+    read_leaving,
+    read_present,
+    require_last,
+    sign_put_back,
 )
+from ci_automation.flows.publication.past import find_past, other_tags, prove_past, require_version
+from ci_automation.flows.publication.placement import ChannelMovedBack, place, problem_of
+from ci_automation.flows.publication.publish import move, require_counted
+from ci_automation.flows.publication.recording import left_behind, mark_left, record_interrupted_rollback, sign_rollback
 from ci_automation.flows.publication.tags import ImmutableTagTaken, VersionTags, digests_before, tag_for_ever
 from ci_automation.impact.change import Certainty, Hazard
 from ci_automation.policy.content import Content, hazard_verdicts
 from ci_automation.policy.decision import Decision, Hold
 from ci_automation.policy.gates import Situation
-from ci_automation.policy.model import Acknowledgement
 from ci_automation.registry.port import NotAnIndex
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
@@ -62,13 +66,23 @@ class RollbackRefused(PolicyRefused):
             self.hint = "Nothing was changed. Go back to another digest: `history` lists them, and --to takes one."
 
 
+class NothingHeld(UsageError):
+    """A date for a hold, where a rollback holds nothing."""
+
+    hint = "Leave out --until."
+    message = "putting the channel back at what it had last holds nothing, so --until has no hold to end"
+
+
 class Wish(Struct, frozen=True):
-    """Request of a person: the target, the end of the hold, the reason, and the acknowledged hazards."""
+    """Request of a person: the target, the end of the hold, and the reason.
+
+    `left` is what the channel had before an earlier attempt, which may have put it back and written no record of that.
+    """
 
     to: str
     until: datetime | None = None
     reason: str = ""
-    acknowledged: tuple[str, ...] = ()
+    left: Digest | None = None
 
 
 class RollbackProposal(Struct, frozen=True):
@@ -80,6 +94,7 @@ class RollbackProposal(Struct, frozen=True):
     holds: tuple[Hold, ...]  # that the target needs: those of the base, and the new one
     left: Manifest | None = None  # of the base, if it is ours
     behind: tuple[Hold, ...] = ()  # on what the channel left before, which may have no note of that yet
+    stray: Stray | None = None  # the tag was moved from the target without a record
 
 
 def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> RollbackProposal:
@@ -89,30 +104,33 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     """
     present = read_present(channel, ports)
     past = find_past(channel, wish.to, present.digest, ports)
-    require_signer(ports, intent)
-    ports.own_signer()
-    ports.require_trusted()
+    require_counted(ports)
     known = prove_past(channel, past, ports)
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
     require_version(channel, wish.to, known.digest, target.version)
+    if known.digest == present.digest and wish.left and (was := put_back_from(past_one, wish.left, ports, intent)):
+        present = Present(channel, was.digest, was)
     if known.digest == present.digest:
         return _repeated(past_one, target, wish, ports, intent, signs=not known.signed)
-    leaving = read_leaving(present, target, ports, intent)
-    stated = leaving.contents.version if leaving.problem and leaving.contents else None
-    hold = Hold(leaving.version, present.digest, ports.clock(), wish.until, wish.reason)
-    if leaving.version == target.version:  # the digest counts as what it says it is: that keeps back nothing else
-        hold = replace(hold, version=max(leaving.version, stated or leaving.version), alone=True)
-    hold = _hold(hold, known.digest, leaving.last, ports.ledger(channel), ports)
-    found = _findings(leaving.contents, target, wish, ports, intent)
+    leaving = read_leaving(present, known.digest, target, ports, intent)
+    found = _findings(leaving.contents, target, ports, intent)
     versions = leaving.version, target.version
-    shown = Rollback(channel, present.digest, versions[0], known.digest, versions[1], hold, found, leaving.problem)
+    shown = Rollback(channel, present.digest, versions[0], known.digest, versions[1], None, found, leaving.problem)
     tags = _astray(present, target.version, known.digest, ports, intent)
-    shown = replace(shown, signs=not known.signed, version_tags=tags, moves_tags=intent.version_tags, stated=stated)
+    shown = replace(shown, signs=not known.signed, version_tags=tags, moves_tags=intent.version_tags)
+    options = stated_options(past_one, target)
+    if leaving.stray:
+        shown = replace(shown, puts_back=True, also=_also(shown, (), ports, intent))
+        return _put_back(RollbackProposal(shown, past_one, options, ()), leaving.stray, wish)
+    stated = leaving.contents.version if leaving.problem and leaving.contents else None
+    hold = _new_hold(leaving, stated, shown, wish, ports)
     # Going back to what was on hold says that it is wanted.
     kept = tuple(it for it in leaving.kept if it.digest != known.digest)
     behind = (*kept, *left_behind(leaving.newest, hold, target.version))
-    options = stated_options(past_one, target)
+    ended = next((it for it in leaving.kept if it.digest == known.digest), None)
+    shown = replace(shown, hold=hold, stated=stated, ended=ended)
+    shown = replace(shown, also=_also(shown, kept, ports, intent))
     return RollbackProposal(shown, past_one, options, (*kept, hold), leaving.ours, behind)
 
 
@@ -122,7 +140,29 @@ def _astray(base: Present, version: Version, target: Digest, ports: Ports, inten
     return tuple(str(tag.tag) for tag, at in led.items() if intent.version_tags or at == base.digest)
 
 
-def _hold(hold: Hold, target: Digest, came: datetime | None, ledger: Ledger, ports: Ports) -> Hold:
+def _also(shown: Rollback, kept: tuple[Hold, ...], ports: Ports, intent: Intent) -> tuple[Hold, ...]:
+    """Return the holds that are on afterwards besides that of the rollback: the target's own, and those that go on."""
+    there = ports.ledger(shown.channel).holds(shown.target)
+    of_rollback = shown.hold.digest if shown.hold else None
+    found = {it.digest: it for it in (*there, *kept) if it.is_on(intent.now) and it.digest != of_rollback}
+    return tuple(found.values())
+
+
+def _put_back(proposal: RollbackProposal, stray: Stray, wish: Wish) -> RollbackProposal:
+    if wish.until:
+        raise NothingHeld
+    return replace(proposal, behind=stray.behind, stray=stray)
+
+
+def _new_hold(leaving: Leaving, stated: Version | None, shown: Rollback, wish: Wish, ports: Ports) -> Hold:
+    hold = Hold(leaving.version, shown.base, ports.clock(), wish.until, wish.reason)
+    # The digest counts as what it says: that keeps back nothing else.
+    if leaving.foreign or leaving.version == shown.target_version:
+        hold = replace(hold, version=max(leaving.version, stated or leaving.version), alone=True)
+    return _hold_of_today(hold, shown.target, leaving.last, ports.ledger(shown.channel), ports)
+
+
+def _hold_of_today(hold: Hold, target: Digest, came: datetime | None, ledger: Ledger, ports: Ports) -> Hold:
     """Return the new hold, or the same one that a run wrote today, which ended before it moved the channel.
 
     It is dated after `came`, when the channel came to where it was last, after the record of the digest that it
@@ -138,16 +178,16 @@ def _hold(hold: Hold, target: Digest, came: datetime | None, ledger: Ledger, por
     return replace(hold, at=ports.later_than(last).clock())
 
 
-def _findings(base: Contents | None, target: Contents, wish: Wish, ports: Ports, intent: Intent) -> Findings:
+def _findings(base: Contents | None, target: Contents, ports: Ports, intent: Intent) -> Findings:
     """Return what the gates say, roles turned round: what is there is the old, what was there is the new."""
-    until = intent.now + _THIS_RUN
-    given = tuple(Acknowledgement(each, until, "--acknowledge") for each in wish.acknowledged)
-    policy = replace(intent.policy, acknowledge=(*intent.policy.acknowledge, *given))
     if base is not None:
-        return findings(base, target, ports, replace(intent, policy=policy))
+        return findings(base, target, ports, intent)
+    breaks = impact_of(None, target, ports, intent).hazards
     sentence = "the run cannot read the present digest of the channel, so the changes are unknown"
-    hazards = (Hazard("content", Certainty.UNCHECKED, "base", sentence),)
-    situation = Situation(target.version, policy, intent.now)
+    # What clusters have may be as broken, so a person can accept whatever the target breaks.
+    found = (replace(it, final=False) for it in breaks)
+    hazards = (*found, Hazard("content", Certainty.UNCHECKED, "base", sentence))
+    situation = Situation(target.version, intent.policy, intent.now)
     return Findings(hazards=hazards, gates=hazard_verdicts(Content(hazards=hazards), situation))
 
 
@@ -159,7 +199,7 @@ def _repeated(
     A hold that has ended is made anew only until a date that is named.
     """
     held = ports.ledger(observed.channel).holds(observed.digest)
-    hold, ended = held[-1] if held else None, None
+    hold, ended = max(held, key=lambda it: it.order, default=None), None  # of the rollback that led here
     kept: tuple[Hold, ...] = ()
     if hold and not (wish.until or hold.is_on(intent.now)):
         hold, ended = None, hold
@@ -170,14 +210,17 @@ def _repeated(
             kept = (hold,)
     digest, version = observed.digest, target.version
     shown = Rollback(observed.channel, digest, version, digest, version, hold, Findings(), ended=ended)
+    shown = replace(shown, also=_also(shown, (), ports, intent))
     astray: Exception | None
     try:
         astray = problem_of(place(observed, ports), version, ports)
     except (VerificationFailed, NotAnIndex) as error:
         astray = error
+    last = astray.last if isinstance(astray, ChannelMovedBack) else None
+    had = (last.version, last.digest) if last and last.digest != digest else None
     is_version = wish.to.removeprefix("v") == str(version).removeprefix("v")  # which any of its digests has
     others = other_tags(observed.channel, version, digest, ports) if is_version else ()
-    shown = replace(shown, signs=signs, holds=bool(kept), problem=str(astray or ""), others=others)
+    shown = replace(shown, signs=signs, holds=bool(kept), problem=str(astray or ""), others=others, last=had)
     return RollbackProposal(shown, observed, stated_options(observed, target), kept)
 
 
@@ -186,7 +229,7 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
 
     Raises:
         RollbackRefused: a gate refuses it.
-        ChannelMoved: the channel is somewhere else by now.
+        ChannelMoved: the channel is somewhere else by now, or was.
         ClusterWouldRefuse: clusters would not accept the target.
         HoldNotKept: the registry does not keep the hold.
         ImmutableTagTaken: the target's immutable tag leads to another digest; everything else is done.
@@ -198,6 +241,8 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
     registry, channel, manifest = ports.registry, shown.channel, proposal.target.manifest
     if (now := registry.resolve(channel)) not in {shown.base, shown.target}:
         raise ChannelMoved(channel, shown.base, now)
+    if proposal.stray is not None and now != shown.target:
+        require_last(proposal.stray, ports)
     registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
     if shown.signs:
         read_shown(proposal.target, ports)
@@ -223,7 +268,10 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
 
 def _move_back(proposal: RollbackProposal, writer: RecordWriter, ports: Ports, intent: Intent) -> None:
     shown, manifest = proposal.shown, proposal.target.manifest
-    signed_record = sign_rollback(shown, proposal.options, writer, ports, intent)
+    if proposal.stray is not None:
+        signed_record = sign_put_back(proposal.stray, proposal.options, writer, ports, intent)
+    else:
+        signed_record = sign_rollback(shown, proposal.options, writer, ports, intent)
     _require_accepted(shown, ports)  # a `prune` that saw no hold yet may have deleted it
     move(shown.channel, shown.base, manifest, ports)
     if proposal.left is not None and shown.hold is not None:

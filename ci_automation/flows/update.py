@@ -61,6 +61,7 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
         releases=planned.releases,
         unmade=planned.unmade,
         approvals=tuple(it.approval for it in steps if it.approval),
+        holds=planned.holds(len(steps), intent.now),
     )
 
 
@@ -71,7 +72,15 @@ def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     placed = planned.placed(ports, intent)
     signed |= take_over(placed, ports.later_than(placed.last), intent)
     settle_version_tags(placed, ports, intent)
-    return Outcome(planned.plan, 0, str(placed.trust), healed=signed, releases=planned.releases, unmade=planned.unmade)
+    return Outcome(
+        planned.plan,
+        0,
+        str(placed.trust),
+        healed=signed,
+        releases=planned.releases,
+        unmade=planned.unmade,
+        holds=planned.holds(0, intent.now),
+    )
 
 
 def adopt(channel: Reference, ports: Ports, intent: Intent) -> Outcome:

@@ -128,6 +128,10 @@ class Hold(Struct, frozen=True):
         """Return whether its date, if it has one, is yet to come."""
         return self.until is None or now < self.until
 
+    def names(self, offered: Offered) -> bool:
+        """Return whether it is on exactly this digest or release."""
+        return offered.digest == self.digest or (not self.alone and offered.version == self.version)
+
     def keeps_back(self, offered: Offered, now: datetime) -> bool:
         """Return whether `offered` has to wait.
 
@@ -136,11 +140,17 @@ class Hold(Struct, frozen=True):
         """
         if not self.is_on(now):
             return False
-        if offered.digest == self.digest:
+        if self.names(offered):
             return True
         if self.alone or offered.version is None or offered.version > self.version:
             return False
-        return offered.version == self.version or offered.since is None or offered.since <= self.since
+        return offered.since is None or offered.since <= self.since
+
+    def outlasts(self, other: Hold) -> bool:
+        """Return whether it is no earlier word about the same digest than another hold, and keeps back as much."""
+        if self.digest != other.digest or self.order < other.order or self.alone > other.alone:
+            return False
+        return self.until is None or (other.until is not None and self.until >= other.until)
 
     def goes_on(self, version: Version, now: datetime) -> bool:
         """Return whether it still matters once the channel has `version`, so that what has it needs this hold too."""
@@ -160,7 +170,7 @@ class Offered(Struct, frozen=True):
 
 def hold_verdict(holds: Sequence[Hold], offered: Offered, now: datetime) -> Verdict:
     """Return the verdict of the holds on a channel's present digest about what is offered."""
-    for hold in holds:
+    for hold in sorted(holds, key=lambda it: not it.names(offered)):
         if hold.keeps_back(offered, now):
             reason = f"{_why(hold, offered)} on hold {hold.end}"
             reason += f": {hold.reason}" if hold.reason else ""
@@ -179,7 +189,7 @@ def _why(hold: Hold, offered: Offered) -> str:
     back = f"was rolled back on {hold.since:%Y-%m-%d}"
     if offered.version is None or hold.alone:
         return f"digest {hold.digest.short} {back}, and stays"
-    if offered.version == hold.version or offered.digest == hold.digest:
+    if hold.names(offered):
         return f"{hold.version} {back}, and stays"
     there = "not known to be new since" if offered.since is None else "there already when"
     return f"it is older than the rolled-back {hold.version}, and was {there} that {back}; it stays"

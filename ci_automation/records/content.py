@@ -68,7 +68,7 @@ class ApprovedRules(Struct, frozen=True):
     team: str | None = None
 
     def after(self, last: ApprovedRules) -> ApprovedRules:
-        """Return the rules of older content that is back: those that counted last, and as many approvals as ever."""
+        """Return the rules for older content that is back: those of `last`, with the higher number of approvals."""
         return ApprovedRules(max(self.approvals, last.approvals), last.rest, last.team or self.team)
 
 

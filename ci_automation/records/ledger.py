@@ -22,7 +22,7 @@ from ci_automation.records.notes import HoldStatement, InvalidNote, Record
 from ci_automation.registry.port import NotAnIndex, Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 RECORD, HOLD = Record.media_type, HoldStatement.media_type
 _AT_ONCE = 16  # tags: each takes a thread, and all who can write to the registry can make tags
 N = TypeVar("N", Record, HoldStatement)
+T = TypeVar("T")
 
 
 class ImmutableTagMoved(VerificationFailed):
@@ -62,8 +63,8 @@ class Ledger(Struct, frozen=True):
     """Records and holds of `channel` signed by `trusted` signers; others are ignored. Without such signers it is empty.
 
     Each method that reads raises `NotAnIndex` if an attacker put something else where the list of referrers has to be,
-    and `TooManyRecords` if an attacker attached very many. A `lenient` one raises neither, and no `ImmutableTagMoved`:
-    what is hidden so is not there.
+    `TooManyRecords` if an attacker attached very many, and `ImmutableTagMoved` if a tag by which it looks hides a
+    digest. A `lenient` one raises none of them: what is hidden so is not there.
     """
 
     registry: Registry
@@ -104,12 +105,17 @@ class Ledger(Struct, frozen=True):
         found = _newest_holds(self.said(digest, HOLD), self.name)
         return tuple((Digest.of(it.to_statement("").to_bytes()), _hold(it)) for it in found)
 
-    def newest(self) -> Record | None:
-        """Return the record of the channel's last move; reads the records of all digests with immutable tags.
+    def all_holds(self) -> Iterator[tuple[Digest, Hold]]:
+        """Yield the holds of this channel, each after a digest that an immutable tag names: the channel may come there.
 
-        Raises:
-            ImmutableTagMoved: a tag hides a digest.
+        A run that was killed before it moved the channel left copies too, and no record.
         """
+        for digest in dict.fromkeys(filter(None, self._each(self._named, self._immutable_tags()))):
+            for hold in self.holds(digest):
+                yield digest, hold
+
+    def newest(self) -> Record | None:
+        """Return the record of the channel's last move; reads the records of all digests with immutable tags."""
         return _newest(self.all_moves())
 
     def went_to(self, digest: Digest) -> Digest | None:
@@ -155,7 +161,7 @@ class Ledger(Struct, frozen=True):
         versions = {tag: found for tag, found in known.items() if not tag.endswith(position.digest.short)}
         after = [
             records[-1]
-            for found, said in zip(versions.values(), self._all_tagged(list(versions)), strict=True)
+            for found, said in zip(versions.values(), self._each(self._tagged, list(versions)), strict=True)
             if (records := self._own(said)) and _is_later(records[-1], position, higher=found > position.version)
         ]
         if position.hold is not None:
@@ -168,24 +174,32 @@ class Ledger(Struct, frozen=True):
 
     def _of_repository(self) -> Iterator[Record]:
         """Yield the records of all channels about each digest that an immutable tag names."""
-        tags = self.registry.tags(self.channel) if self.trusted else ()
-        found = self._all_tagged([tag for tag in tags if immutable_version(tag) is not None])
-        return (record for records in found for record in records)
+        return (record for records in self._each(self._tagged, self._immutable_tags()) for record in records)
 
-    def _all_tagged(self, tags: Sequence[str]) -> Iterator[tuple[Record, ...]]:
-        """Yield what `_tagged` returns for each of these tags, a few at a time."""
-        work = [partial(self._tagged, tag) for tag in tags]
+    def _immutable_tags(self) -> list[str]:
+        tags = self.registry.tags(self.channel) if self.trusted else ()
+        return [tag for tag in tags if immutable_version(tag) is not None]
+
+    def _each(self, read: Callable[[str], T], tags: Sequence[str]) -> Iterator[T]:
+        """Yield what `read` returns for each of these tags, a few at a time."""
+        work = [partial(read, tag) for tag in tags]
         for start in range(0, len(work), _AT_ONCE):
             yield from self.registry.at_once(*work[start : start + _AT_ONCE])
 
     def _tagged(self, tag: str) -> tuple[Record, ...]:
         """Return the records of what an immutable tag names, of whatever channel; none if the tag is gone."""
+        digest = self._named(tag)
+        return self.all_records(digest) if digest else ()
+
+    def _named(self, tag: str) -> Digest | None:
+        """Return the digest that an immutable tag names, None if the tag is gone."""
         at = self.channel.at_tag(tag)
-        if (digest := self.registry.resolve(at)) is None or (self.lenient and not tag.endswith(digest.short)):
-            return ()
-        if not tag.endswith(digest.short):
-            raise ImmutableTagMoved(at, digest)
-        return self.all_records(digest)
+        digest = self.registry.resolve(at)
+        if digest is None or tag.endswith(digest.short):
+            return digest
+        if self.lenient:
+            return None
+        raise ImmutableTagMoved(at, digest)
 
 
 def _newest(moves: Iterable[Record]) -> Record | None:

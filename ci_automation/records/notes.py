@@ -198,7 +198,8 @@ class Record(Note, frozen=True, rename="camel"):
     `previous` is None for the first publication. A record is `recovered` if a later run wrote it, since the run that
     moved the channel had no time to. `by` is who signs it, as `Verified.by` prints itself. `promoted_from` is the
     channel that the digest was promoted from, as a record names it. `rolled_back` says that the channel was moved back
-    to the digest, from `previous`, and had had it before. `adopted` says that no run published the digest: the person
+    to the digest, from `previous`, and had had it before. `put_back` says that its tag was moved from the digest to
+    `previous` without a record, and is back. `adopted` says that no run published the digest: the person
     in `approval` adopted it, and there is no `proof` of its rendering. `content` is what Git had, if the channel's
     content is from there. `source` is the commit that `run` was started for, if an action published.
     """
@@ -206,7 +207,7 @@ class Record(Note, frozen=True, rename="camel"):
     predicate_type = "tag:flux-manifests.github.io,2026:publication/v1"
     media_type = "application/vnd.flux-manifests.publication.v1+json"
     invalid = InvalidRecord
-    omitted = frozenset({"promotedFrom", "rolledBack", "adopted", "content", "source"})
+    omitted = frozenset({"promotedFrom", "rolledBack", "putBack", "adopted", "content", "source"})
 
     channel: str
     previous: Digest | None
@@ -224,6 +225,7 @@ class Record(Note, frozen=True, rename="camel"):
     adopted: bool = False
     content: RecordedContent | None = None
     source: FleetCommit | None = None
+    put_back: bool = False
 
     def __post_init__(self) -> None:
         """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""

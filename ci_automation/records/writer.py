@@ -8,6 +8,7 @@ one, gets the same hold.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -27,24 +28,31 @@ if TYPE_CHECKING:
     from ci_automation.policy.decision import Hold
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
+    from ci_automation.signing.trust import Trusted
+
+_TICK = timedelta(microseconds=1)
 
 
 class HoldNotKept(VerificationFailed):
-    """The registry does not return a hold that was written; the channel did not move."""
+    """The registry does not return a hold, or the end of one, that was written; the channel did not move."""
 
     hint = (
         "Without it the next scheduled run would undo the rollback. Check that the registry keeps referrers, then run "
         "again."
     )
 
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(f"the hold on {reference} was written, but the registry does not return it")
+    def __init__(self, reference: Reference, *, ends: bool = False) -> None:
+        what = "the end of the hold" if ends else "the hold"
+        super().__init__(f"{what} on {reference} was written, but the registry does not return it")
+        if ends:
+            self.hint = "Check that the registry keeps referrers, then run again."
 
 
 class RecordWriter(Struct, frozen=True):
     """Signs and attaches the records and holds of `channel`, in the run whose address is `run`.
 
-    The blob `CONFIG_BLOB` must be in the repository. Each method raises `SigningError` if the signer cannot sign.
+    `trusted` are the signers whose holds count here. The blob `CONFIG_BLOB` must be in the repository. Each method
+    raises `SigningError` if the signer cannot sign.
     """
 
     registry: Registry
@@ -52,6 +60,7 @@ class RecordWriter(Struct, frozen=True):
     signer: Signer
     run: str | None = None
     say: Callable[[str], object] = str  # nothing is said
+    trusted: Trusted | None = None
 
     @property
     def own(self) -> Ledger:
@@ -74,18 +83,30 @@ class RecordWriter(Struct, frozen=True):
     def keep(self, manifest: Manifest, holds: Sequence[Hold]) -> None:
         """Attach to a manifest each of these holds that it lacks, and read them back.
 
+        One that was lifted there before, and is in force where the channel comes from, is made anew.
+
         Raises:
             HoldNotKept: the registry does not show what was written.
         """
-        present = self.own.holds(manifest.digest) if holds else ()
-        missing = [hold for hold in holds if not _has(present, hold)]
+        counts = self.trusted is not None and self.trusted.names(self.signer.who)
+        ledger = replace(self.own, trusted=self.trusted) if counts else self.own
+        present = ledger.holds(manifest.digest) if holds else ()
+        missing = [self._latest(hold, present) for hold in holds if not any(it.outlasts(hold) for it in present)]
         for hold in missing:
             self.say(f"{'ending the hold on' if hold.has_ended else 'holding'} {hold.digest}")
             self._attach_hold(manifest, hold)
         if missing:
-            kept = self.own.holds(manifest.digest)
+            kept = ledger.holds(manifest.digest)
             if not all(_has(kept, hold) for hold in missing):
-                raise HoldNotKept(self.channel.at_digest(manifest.digest))
+                raise HoldNotKept(self.channel.at_digest(manifest.digest), ends=all(it.has_ended for it in missing))
+
+    def _latest(self, hold: Hold, present: Sequence[Hold]) -> Hold:
+        """Return a hold, dated after each word about the same digest that is there."""
+        words = [it for it in present if it.digest == hold.digest and it.order >= hold.order]
+        if not words:
+            return hold
+        since = max(it.since for it in words)
+        return replace(hold, at=max(hold.at, *(it.at + _TICK for it in words)), moved=since)
 
     def mark_left(self, left: Manifest, hold: Hold) -> None:
         """Attach to the refused digest that a rollback moved the channel away from it, unless that is attached.

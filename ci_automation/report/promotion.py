@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
     from ci_automation.flux.version import Version
+    from ci_automation.policy.decision import Hold
 
 _WORDS = {**WORDS, Decision.AUTO: "nothing to do"}
 _OPEN = "can be promoted"
@@ -57,6 +58,7 @@ class PromotionShown(Struct, frozen=True):
     ahead: bool = False  # it is only shown: a later `promote` does what can be done
     first: FirstDigest | None = None  # without which there is something to compare with
     source_name: str = ""  # in the configuration, if it has the source too
+    holds: tuple[Hold, ...] = ()  # in force, on what the target has
 
     @property
     def origin(self) -> str:

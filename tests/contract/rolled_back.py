@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.flows.apply import apply
 from ci_automation.flows.init import init
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.ledger import Ledger
 from ci_automation.signing.trust import TrustedKeys
 from tests.contract.interference import Killed
-from tests.contract.planting import at
+from tests.contract.planting import EVERY, at
 from tests.fakes.registry import Asked
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, made_once, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ci_automation.artifact.reference import Digest
+    from ci_automation.artifact.tree import Tree
     from ci_automation.flux.version import Version
     from ci_automation.report.rollback import Rollback
 OURS = TrustedKeys((signing_key().public,))
@@ -68,3 +72,11 @@ def back(world: World, to: str = str(PATCH), **wish: object) -> Rollback:
     proposal = propose_rollback(CHANNEL, Wish(to, **wish), world.ports(), intent())  # type: ignore[arg-type]
     roll_back(proposal, world.ports(), intent())
     return proposal.shown
+
+
+def with_overlay(world: World, overlay: Tree = OVERLAY) -> Digest:
+    """Publish the overlay, approved by a person, and return the digest."""
+    wish = intent(overlay=overlay, policy=EVERY)
+    plan = make_plan(CHANNEL, world.ports(), wish).plan
+    apply(plan, (plan.steps[0].target,), world.ports(), wish)
+    return at(world)

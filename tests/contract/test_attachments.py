@@ -136,6 +136,21 @@ class TestDiscovering:
         said = [it.said for it in discover(CHANNEL, world.ports(), HoldStatement.media_type).attachments]
         assert [it.partition(", 20")[0] for it in said] == [f"{PATCH} on hold on {CHANNEL.tag}"]
 
+    def test_the_newest_comes_first_and_what_has_no_time_last(self) -> None:
+        world = published()
+        attach(CHANNEL, README, (FILE,), {}, world.ports())
+        update(CHANNEL, world.ports(), intent())
+        roll_back(propose_rollback(CHANNEL, Wish(str(OLD)), world.ports(), intent()), world.ports(), intent())
+        stored = world.registry.repositories[str(CHANNEL.repository)].manifests
+        for order in (tuple(stored.items()), tuple(stored.items())[::-1]):
+            stored.clear()
+            stored.update(order)
+            times = [it.at for it in discover(CHANNEL, world.ports()).attachments]
+            dated = [it for it in times if it]
+            assert len(dated) == 3
+            assert times[:3] == sorted(dated, reverse=True)
+            assert None in times
+
     @pytest.mark.parametrize("name", ["../../.bashrc", "/etc/passwd", "a\x1b[2Jb", ""])
     def test_a_name_that_leads_elsewhere_is_refused(self, name: str) -> None:
         world = published()

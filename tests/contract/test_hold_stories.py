@@ -80,6 +80,11 @@ class Story:
         """Return how often the channel came to a digest."""
         return len(Ledger(self.world.registry, CHANNEL, OURS).records(digest))
 
+    def on_hold(self, digest: Digest) -> set[Digest]:
+        """Return what holds on a digest keep back."""
+        holds = Ledger(self.world.registry, CHANNEL, OURS, lenient=True).holds(digest)
+        return {it.digest for it in holds if it.is_on(self.now)}
+
     def run(self, what: Callable[[], object], *, killed: bool = True) -> None:
         """Do something, which may end by an error, or by a kill at any request."""
         self.world.registry.requests.clear()
@@ -128,8 +133,11 @@ class Story:
         older = [it for it in versions if base not in versions or versions[it] <= versions[base]]
         target = self.chance.choice(older)
         ports, wish = self.ports(), self.intent()
+        held = self.on_hold(base)
         self.run(lambda: roll_back(propose_rollback(CHANNEL, Wish(str(target)), ports, wish), ports, wish))
         if self.tags["production"] == target != base:
+            if base == self.belongs:
+                assert held - {target} <= self.on_hold(target), self.told
             self.refused.pop(target, None)
             if base == self.belongs:
                 self.refused[base] = versions[base]
@@ -143,6 +151,7 @@ class Story:
             ended.extend(hold.digest for hold in lift(CHANNEL, "", self.ports(), self.intent()).holds)
 
         self.run(end, killed=False)
+        assert not {it for digest in self.versions for it in self.on_hold(digest)} & {*ended}, self.told
         self.refused = {digest: held for digest, held in self.refused.items() if digest not in ended}
 
     def pruned(self) -> None:

@@ -304,9 +304,9 @@ def test_a_channel_that_was_moved_back_is_installed_on_no_cluster(world: World) 
     point(world, before)
     with pytest.raises(ChannelMovedBack) as caught:
         prepare(CHANNEL, later(world, 2), SyncSettings(), None, "1m")
-    assert f"If you moved it, use `update {CHANNEL} --adopt` (in GitHub Actions: adopt), which" in caught.value.hint
-    name = str(CHANNEL.repository).removeprefix("oci://")
-    assert re.search(rf"\(`crane tag {name}@sha256:[0-9a-f]{{64}} production`\), or adopt", caught.value.hint)
+    back, _, adopting = caught.value.hint.partition(" If you moved it, ")
+    assert re.search(rf"To put it back at {PATCH}: `rollback {CHANNEL} --to sha256:[0-9a-f]{{64}}` \(in GitHub", back)
+    assert adopting.startswith(f"use `update {CHANNEL} --adopt` (in GitHub Actions: adopt), which")
 
 
 class TestARecordThatIsMissing:

@@ -396,6 +396,30 @@ class TestInterruption:
             road.promote((other,))
         assert not road.records(other)
 
+    def test_what_one_brought_that_was_killed_does_not_come_again_once_a_person_went_back(self) -> None:
+        road = settled(SAME)
+        road.there.put_manifest(SAME, road.there.manifest(STAGING))  # and its process ends
+        go_back(road)
+        assert is_held(road.promote().considered.gates)
+
+    def test_a_first_one_that_was_killed_is_finished_by_the_command_of_its_error(self) -> None:
+        road = Road.to(SAME)
+        first = road.publish(STAGING, OLD)
+        road.kill(lambda _: Asked("put_manifest", str(SAME)) in road.requests, partial(road.promote, (first,)))
+        with pytest.raises(PublishedElsewhere) as caught:
+            road.promote()
+        assert f"`promote --from {STAGING} --to {SAME} --approve {first}` finishes it" in caught.value.hint
+        assert "`promote` finishes" not in caught.value.hint
+        road.promote((first,))
+        assert [record.recovered for record in road.records(first)] == [True]
+
+    def test_one_that_was_killed_and_has_to_wait_by_now_says_why(self) -> None:
+        road = settled(SAME)
+        road.kill(lambda _: Asked("put_manifest", str(SAME)) in road.requests, road.promote)
+        with pytest.raises(PublishedElsewhere) as caught:
+            road.promote(paused=True)
+        assert "An interrupted promotion is not finished now: the artifact is paused" in caught.value.hint
+
     def test_of_two_at_once_one_wins_and_the_other_finds_it_done(self, road: Road) -> None:
         if not road.there.referrers_api:
             pytest.skip("the registry in memory lets nobody in while it merges")

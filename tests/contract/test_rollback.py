@@ -39,7 +39,7 @@ from ci_automation.flux.version import Version
 from ci_automation.impact.assess import Impact
 from ci_automation.impact.change import Certainty, Change, ChangeKind, Hazard, ObjectId, Severity
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy, SignatureFormat
+from ci_automation.policy.model import BUMPS, Action, Policy, SignatureFormat
 from ci_automation.policy.plan import Plan
 from ci_automation.records import attached
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger, notes_in
@@ -53,7 +53,7 @@ from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
 from tests.contract.interference import Killed, interfere, kill_at, names
 from tests.contract.planting import EVERY, at, delete_channel, forget_records, forget_signature, made, plant
-from tests.contract.rolled_back import AUTO, OURS, back, grown, killed_after_the_move, version_of
+from tests.contract.rolled_back import AUTO, OURS, back, grown, killed_after_the_move, version_of, with_overlay
 from tests.fakes.registry import Asked
 from tests.fakes.world import (
     CHANNEL,
@@ -73,7 +73,6 @@ from tests.fakes.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.artifact.tree import Tree
     from ci_automation.records.attached import Said
     from ci_automation.report.adoption import Adoption
 
@@ -199,7 +198,7 @@ class TestWhere:
         (tag,) = (tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.5"))
         assert tag in caught.value.hint
 
-    @pytest.mark.parametrize(("scheme", "digits"), [("", 12), ("sha256:", 12), ("sha256:", 4), ("", 20), ("", 3)])
+    @pytest.mark.parametrize(("scheme", "digits"), [("sha256:", 11), ("sha256:", 4), ("", 20), ("", 3)])
     def test_the_beginning_of_a_digest_names_its_tag(self, world: World, scheme: str, digits: int) -> None:
         registry = world.registry
         (tag,) = (tag for tag in registry.tags(CHANNEL) if tag.startswith("v2.98.5"))
@@ -208,6 +207,16 @@ class TestWhere:
         with pytest.raises(NotInHistory) as caught:
             propose_rollback(CHANNEL, Wish(f"{scheme}{digest.hex[:digits]}"), world.ports(), intent())
         assert caught.value.hint.startswith(f"Did you mean --to {tag}? " if digits > 3 else "Give a version, or")
+
+    @pytest.mark.parametrize("scheme", ["", "sha256:"])
+    def test_can_be_its_first_12_characters_unless_a_tag_lies(self, world: World, scheme: str) -> None:
+        tags = world.registry.repositories[str(CHANNEL.repository)].tags
+        (digest,) = (digest for tag, digest in tags.items() if tag.startswith("v2.98.5"))
+        wish = Wish(f"{scheme}{digest.short}")
+        assert propose_rollback(CHANNEL, wish, world.ports(), intent()).shown.target == digest
+        tags[f"v2.98.8-{digest.short}"] = at(world)
+        with pytest.raises(ImmutableTagMoved):
+            propose_rollback(CHANNEL, wish, world.ports(), intent())
 
     def test_where_nothing_was_published_no_tags_are_named(self) -> None:
         error = NotInHistory(CHANNEL, "v2.98.5", Digest.of(b""), World().ports())
@@ -409,7 +418,13 @@ class TestWhoseItIs:
         shown = back(world)
         assert (shown.is_there, shown.hold) == (True, None)
         assert "a signed record says that it was moved on to" in shown.problem
-        assert any("Updates stop at it" in str(part) for part in rollback_parts(shown, None))
+        assert shown.last is not None
+        page = [str(part) for part in rollback_parts(shown, None, name="production")]
+        (stops,) = (at for at, part in enumerate(page) if "Updates stop at it" in part)
+        assert f"To put it back at {MINOR}: `rollback production --to {shown.last[1]}`." in page[stops + 1]
+        assert "To go on from there, adopt it" in page[stops + 2]
+        back(world, str(shown.last[1]))
+        assert version_of(world) == MINOR
 
     @pytest.mark.parametrize("killed", [False, True], ids=["", "though its run was killed"])
     @pytest.mark.parametrize("signed", [False, True], ids=["planted", "moved"])
@@ -471,18 +486,15 @@ class TestWhatBreaks:
     ) -> None:
         final = replace(CERTAIN, final=True)
         judged(Impact(hazards=(final,)))
-        wish = Wish(str(PATCH), acknowledged=(final.fingerprint,))
+        wish = intent(policy=Policy().acknowledging((final.fingerprint,), NOW))
         with pytest.raises(RollbackRefused) as caught:
-            roll_back(propose_rollback(CHANNEL, wish, world.ports(), intent()), world.ports(), intent())
+            roll_back(propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), wish), world.ports(), wish)
         assert caught.value.hint.startswith("Nothing was changed. Go back to another digest: ")
 
-    @pytest.mark.parametrize("by", ["option", "configuration"])
-    def test_until_it_is_acknowledged(self, world: World, judged: Callable[[Impact], None], by: str) -> None:
+    def test_until_it_is_acknowledged(self, world: World, judged: Callable[[Impact], None]) -> None:
         judged(Impact(hazards=(CERTAIN,)))
-        known = Acknowledgement(CERTAIN.fingerprint, NOW + timedelta(days=1), "we know")
-        policy = Policy(acknowledge=(known,)) if by == "configuration" else Policy()
-        wish = Wish(str(PATCH), acknowledged=(CERTAIN.fingerprint,) if by == "option" else ())
-        roll_back(propose_rollback(CHANNEL, wish, world.ports(), intent(policy=policy)), world.ports(), intent())
+        wish = intent(policy=Policy().acknowledging((CERTAIN.fingerprint,), NOW))
+        roll_back(propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), wish), world.ports(), intent())
         assert version_of(world) == PATCH
 
     def test_what_the_policy_refuses_is_refused(self, world: World, judged: Callable[[Impact], None]) -> None:
@@ -1186,14 +1198,6 @@ class TestCrashes:
         world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(patch)))
         with pytest.raises(ChannelMovedBack, match="moved on"):
             scheduled(world)
-
-
-def with_overlay(world: World, overlay: Tree = OVERLAY) -> Digest:
-    """Publish the overlay, approved by a person, and return the digest."""
-    wish = intent(overlay=overlay, policy=EVERY)
-    plan = make_plan(CHANNEL, world.ports(), wish).plan
-    apply(plan, (plan.steps[0].target,), world.ports(), wish)
-    return at(world)
 
 
 @made_once

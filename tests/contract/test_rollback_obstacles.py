@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ci_automation.report.adoption import Adoption
 
 pytestmark = pytest.mark.usefixtures("unjudged")
+STAGING = CHANNEL.at_tag("staging")
 LESS = type(OVERLAY)(OVERLAY.files[:1])
 
 
@@ -290,6 +291,37 @@ def test_a_hold_that_the_old_key_alone_signed_ends_with_it(world: World) -> None
     update(CHANNEL, new, intent(adopt=True, policy=EVERY))
     assert [adoption.holds for adoption in shown] == [()]
     assert Ledger(world.registry, CHANNEL, TrustedKeys((signing_key("theirs").public,))).holds(at(world)) == ()
+
+
+class TestWhatOnlyAnotherChannelPublished:
+    """Somebody, or a promotion that ended half-way, moves the channel to a release that it never was said to have."""
+
+    @pytest.fixture
+    def staged(self) -> World:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        init(STAGING, MINOR, world.ports(), intent(overlay=OVERLAY))
+        other = world.registry.resolve(STAGING)
+        assert other is not None
+        point_at(world, other)
+        return world
+
+    def test_holds_back_itself_alone_where_the_channel_goes_back_to_what_it_had(self, staged: World) -> None:
+        other = at(staged)
+        shown = back(staged, str(OLD))
+        (hold,) = Ledger(staged.registry, CHANNEL, OURS).holds(at(staged))
+        assert (hold.version, hold.digest, hold.alone, hold) == (MINOR, other, True, shown.hold)
+        assert update(CHANNEL, staged.ports(), intent()).done == 1
+        assert version_of(staged) == PATCH
+
+    def test_holds_back_what_is_older_where_it_goes_further_back(self, staged: World) -> None:
+        other = at(staged)
+        point_at(staged, of(staged, OLD))
+        update(CHANNEL, staged.ports(), intent())
+        point_at(staged, other)
+        back(staged, str(OLD))
+        assert held(staged) == [MINOR]
+        assert update(CHANNEL, staged.ports(), intent()).done == 0
 
 
 @pytest.mark.parametrize("by", ["adoption", "rollback"])

@@ -694,6 +694,20 @@ def test_what_is_on_hold_is_told_with_the_command_that_lifts_it(desk: Desk) -> N
     assert "To lift the hold" not in desk.ok("check", CHANNEL, *TRUSTED).out
 
 
+def test_each_of_several_holds_has_its_command(desk: Desk) -> None:
+    desk.init()
+    desk.ok(*UPDATE)
+    desk.ok("apply", "plan.json", *approved(desk.plan()), *SIGNED)
+    for back in "v2.98.8", "v2.98.5":
+        desk.ok("rollback", CHANNEL, "--to", back, "--yes", *SIGNED)
+    told = desk.ok("check", CHANNEL, *TRUSTED).out
+    lines = told.partition("To lift the hold on ")[2].splitlines()
+    assert [line.partition(" (")[0].rpartition(" ")[2] for line in lines[::2]] == ["v2.99.4", "v2.98.8"]
+    for line in lines[1::2]:
+        assert desk.ok(*shlex.split(line)[1:], "--yes").out.endswith(f") on {CHANNEL} is lifted.\n")
+    assert "To lift the hold" not in desk.ok("check", CHANNEL, *TRUSTED).out
+
+
 def test_pull_counts_what_it_unpacked(desk: Desk) -> None:
     digest = desk.init()
     told = desk.ok("pull", CHANNEL, "out", *TRUSTED).out
@@ -855,7 +869,7 @@ class TestLiftingAHold:
         said = desk.ok("rollback", CHANNEL, "--to", tag, "--reason", "x", "--yes", *SIGNED).out
         assert "another digest" not in said
         held = plan["steps"][0]["target"].removeprefix("sha256:")[:12]
-        lifted = desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED)
+        lifted = desk.ok("rollback", CHANNEL, "--lift", "--to", held, "--yes", *SIGNED)
         assert f"The hold on digest {held} on {CHANNEL} is lifted.\n" in lifted.out
         assert f"The hold on digest {held} counts until the channel takes a newer release: x\n" in lifted.err
 
@@ -873,7 +887,27 @@ class TestLiftingAHold:
             f"A hold on v2.98.8 is on {held}, which the channel has left: it counts when the channel is there.\n"
         )
 
-    @pytest.mark.parametrize("wrong", [("--lift", "--to", "v2.98.8"), ("--lift", "--until", "2099-01-01")])
+    def test_of_two_it_ends_the_one_that_is_named(self, desk: Desk) -> None:
+        desk.ok("rollback", CHANNEL, "--lift", "--to", "v2.98.8", "--yes", *SIGNED)
+        desk.ok("apply", "plan.json", *approved(desk.plan()), *SIGNED)
+        desk.ok("rollback", CHANNEL, "--to", "v2.98.8", "--reason", "webhooks", "--yes", *SIGNED)
+        desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "leaks", "--yes", *SIGNED)
+        before = desk.state()
+        lifting = ("rollback", CHANNEL, "--lift", *SIGNED)
+        ran = desk.run(*lifting, "--yes")
+        assert (ran.code, "code several-holds)" in ran.err, desk.state()) == (2, True, before)
+        assert re.search(r"2 holds are on .*: v2\.9\d\.\d \([0-9a-f]{12}\), v2\.9\d\.\d \([0-9a-f]{12}\)", ran.err)
+        ran = desk.run(*lifting)
+        assert (ran.code, desk.state()) == (11, before)
+        assert "may publish them again" in ran.err
+        ran = desk.run(*lifting, "--to", "v2.98.5")
+        assert (ran.code, "code no-such-hold)" in ran.err, desk.state()) == (2, True, before)
+        ran = desk.ok(*lifting, "--to", "v2.99.4", "--yes")
+        assert re.fullmatch(rf"The hold on v2\.99\.4 \([0-9a-f]{{12}}\) on {CHANNEL} is lifted\.\n", ran.out)
+        (short,) = re.findall(r"^The hold on v2\.98\.8 \(([0-9a-f]{12})\)", desk.run(*lifting).err)
+        assert "is lifted" in desk.ok(*lifting, "--to", short, "--yes").out
+
+    @pytest.mark.parametrize("wrong", [("--lift", "--allow-removal"), ("--lift", "--until", "2099-01-01")])
     def test_it_goes_with_nothing_that_moves(self, desk: Desk, wrong: tuple[str, ...]) -> None:
         before = desk.state()
         ran = desk.run("rollback", CHANNEL, *wrong, *SIGNED)
@@ -904,15 +938,40 @@ class TestLiftingAHold:
         assert (ran.code, "use --lift" in ran.err) == (2, True)
 
 
-def test_the_history_of_a_channel_that_is_not_there_says_so_above_the_others(desk: Desk) -> None:
+@pytest.mark.parametrize("series", ["v2.98", "2.98"])
+def test_a_rollback_to_a_series_names_its_newest_version_that_the_channel_had(desk: Desk, series: str) -> None:
     desk.init()
-    desk.publish(b"of another tool, with no immutable tag", signer=None, channel=CHANNEL.replace("production", "edge"))
-    absent = CHANNEL.replace("production", "staging")
-    said = f"{absent} does not exist. This is the history of the rest of its repository:\n"
-    of_all = desk.ok("history", CHANNEL.removesuffix(":production"), *TRUSTED).out
-    assert desk.ok("history", absent, *TRUSTED).out == said + of_all
-    asked = f"{CHANNEL[:-1]} does not exist. Did you mean {CHANNEL}? This is"
-    assert " ".join(desk.ok("history", CHANNEL[:-1], *TRUSTED).out.split()).startswith(asked)
+    desk.ok("update", CHANNEL, *SIGNED)
+    ran = desk.run("rollback", CHANNEL, "--to", series, *SIGNED)
+    assert (ran.code, "hint: Did you mean --to v2.98.5? " in ran.err) == (2, True)
+
+
+def test_a_rollback_to_the_beginning_of_the_present_digest_says_that_it_is_that(desk: Desk) -> None:
+    begins = desk.init()[7:15]
+    ran = desk.run("rollback", CHANNEL, "--to", begins, *SIGNED)
+    assert (ran.code, f"error: {CHANNEL} has {begins} now\n" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("trusted", [TRUSTED, ()], ids=["verified", "not verified"])
+def test_a_channel_that_never_was_has_no_history(desk: Desk, trusted: tuple[str, ...]) -> None:
+    desk.init()
+    ran = desk.run("history", CHANNEL.replace("production", "staging"), *trusted)
+    assert (ran.code, ran.out, "hint: Channels there: production." in ran.err) == (20, "", True)
+    mistyped = desk.run("history", CHANNEL[:-1], *trusted, "--output", "json")
+    assert (mistyped.code, f"Did you mean {CHANNEL}?" in mistyped.error["hint"]) == (20, True)
+
+
+def test_a_deleted_channel_has_its_history(desk: Desk) -> None:
+    desk.init()
+    other = CHANNEL.replace("production", "staging")
+    desk.ok("init", other, "--flux-version", "v2.98.8", *SIGNED)
+    index = json.loads(desk.read("registry/index.json"))
+    named = "org.opencontainers.image.ref.name"
+    index["manifests"] = [it for it in index["manifests"] if it.get("annotations", {}).get(named) != "production"]
+    desk.write("registry/index.json", json.dumps(index))
+    first, *rows = desk.ok("history", CHANNEL, *TRUSTED).out.splitlines()
+    assert first == f"{CHANNEL} was deleted. Signed records say what it had:"
+    assert [line.split()[1].split("-")[0] for line in rows if line.startswith("@")] == ["artifact", "v2.98.5"]
 
 
 def test_a_teams_own_manifests_are_pushed_and_promoted(desk: Desk) -> None:

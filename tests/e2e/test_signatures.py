@@ -6,6 +6,7 @@ Whoever can write to the registry is played by the test itself, which has the la
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from collections import Counter
@@ -171,7 +172,9 @@ class TestMovedBack:
             assert (ran.code, ran.error["code"]) == (10, "channel-moved-back")
             assert old in ran.error["message"]
             assert f"was moved on to {newer} (v2.98.8) at 20" in ran.error["message"]
-            assert f"point production at {newer} again, or adopt the older one" in ran.error["hint"]
+            back, _, adopting = ran.error["hint"].partition(" If you moved it, use `update ")
+            assert f"To put it back at v2.98.8: `rollback {CHANNEL} --to {newer} " in back
+            assert adopting.startswith(f"{CHANNEL} --adopt ")
         assert desk.state() == before
 
     def test_until_it_is_where_it_was(self, desk: Desk, old: str) -> None:
@@ -179,6 +182,36 @@ class TestMovedBack:
         assert newer != old
         point_channel(desk, newer)
         assert desk.ok(*UPDATE, "--output", "json").json["version"] == "v2.98.8"
+
+    @pytest.mark.parametrize("configured", [False, True], ids=["by its address", "by its name"])
+    @pytest.mark.parametrize("command", ["update", "verify"])
+    def test_until_the_printed_command_puts_it_back(
+        self, desk: Desk, old: str, command: str, *, configured: bool
+    ) -> None:
+        newer = next(digest for tag, digest in tags(desk).items() if tag.startswith("v2.98.8-"))
+        words: list[str] = [command, CHANNEL, *(TRUSTED if command == "verify" else SIGNED)]
+        if configured:
+            desk.config(f"version: 1\nartifacts:\n- {{name: fleet, url: '{CHANNEL}', signing: {{key: cosign.key}}}}\n")
+            words = [command, "fleet"]
+        told = desk.run(*words)
+        assert (told.code, "--adopt" in told.err.partition("error: ")[0]) == (10, False)
+        (printed,) = re.findall(r"To put it back at v2\.98\.8: `([^`]*)`", told.err)
+        assert printed.startswith(f"rollback {'fleet' if configured else CHANNEL} --to {newer}")
+        back = shlex.split(printed)
+        ran = desk.run(*back)
+        assert (ran.code, tags(desk)["production"]) == (11, old)  # no person confirmed it
+        ran = desk.ok(*back, "--yes")
+        assert "The tag was moved back from v2.98.8 to v2.98.5 without a record. This puts it back" in ran.out
+        assert ran.out.endswith(f"Put back: {back[1]} is at v2.98.8.\n")
+        assert tags(desk)["production"] == newer
+        assert "production was put back to this from v2.98.5" in desk.ok("history", CHANNEL, *TRUSTED).out
+        desk.ok(*words)
+
+    def test_in_json_it_says_that_it_is_put_back(self, desk: Desk, old: str) -> None:
+        ran = desk.ok("rollback", CHANNEL, "--to", "v2.98.8", "--yes", *SIGNED, "--output", "json").json
+        assert (ran["putsBack"], ran["hold"], ran["changed"], ran["from"]["digest"]) == (True, None, True, old)
+        entries = desk.ok("history", CHANNEL, *TRUSTED, "--output", "json").json["entries"]
+        assert [record.get("putBack") for entry in entries for record in entry["records"]] == [None, True, None]
 
     @pytest.mark.usefixtures("old")
     def test_a_verification_begins_with_the_bad_verdict(self, desk: Desk) -> None:
@@ -197,9 +230,10 @@ class TestMovedBack:
         assert f"{CHANNEL} was not adopted: no person confirmed it" in ran.err  # it is signed
         assert desk.state() == before
         told = desk.run(*UPDATE).err
-        assert "use the command above" in told
-        (adopting,) = (line for line in told.splitlines() if line.startswith("flux-manifests update"))
-        assert desk.ok(*shlex.split(adopting)[1:], "--yes", "--output", "json").json["version"] == "v2.98.5"
+        explained, _, adopting = told.partition(" If you moved it, use `")
+        assert "a signed record says that it was moved on" in explained
+        words = shlex.split(adopting.partition("`")[0])
+        assert desk.ok(*words, "--yes", "--output", "json").json["version"] == "v2.98.5"
         ran = desk.ok(*UPDATE, "--output", "json")
         assert (ran.json["signature"], ran.json["version"]) == ("verified", "v2.98.8")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +14,9 @@ import pytest
 
 from ci_automation.artifact.reference import Digest
 from tests.real import program
+from tests.real.peers import peer
 from tests.real.pipeline import KeyPair
+from tests.real.processes import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,6 +152,41 @@ def test_a_rollback_over_a_minor(grown: Grown, releases: Path, pair: program.Pai
     assert rows == [OLD, OLD, NEW, OLD]  # the rollback, its hold, and both publications
     assert f"{channel.tag} went back to this from {NEW}" in listed.output
     assert "v2.9.4 on hold until a newer release" in listed.output
+
+
+def test_a_tag_that_crane_moved_back_is_put_back_by_the_printed_command(
+    grown: Grown, releases: Path, pair: program.Pair, cosign_key: KeyPair
+) -> None:
+    channel, digests = grown.channel, grown.digests
+    registry = program.ports(channel, releases, pair).registry
+    older = str(channel.at_digest(Digest.parse(digests[OLD]))).removeprefix("oci://")
+    run([peer("crane"), "tag", older, str(channel.tag)])
+    told = program.flux_manifests("update", "production", "--config", grown.config, *pair.signing)
+    assert (told.code, told.error) == (10, "channel-moved-back"), told.errors
+    (printed,) = re.findall(rf"To put it back at {NEW}: `([^`]*)`", told.errors)
+    done = program.succeed(*shlex.split(printed), "--yes")
+    assert (done["putsBack"], done["hold"], done["from"]["digest"]) == (True, None, digests[OLD])
+    assert str(registry.resolve(channel)) == digests[NEW]
+    keys = KeyPair(pair.private, pair.public, cosign_key.trusted_root)
+    assert len(keys.verify(str(channel).removeprefix("oci://"))) == 1
+    again = program.succeed("update", "production", "--config", grown.config, *pair.signing)
+    assert (again["changed"], again["digest"], again["signature"]) == (False, digests[NEW], "verified")
+
+
+def test_a_channel_whose_tag_was_deleted_is_put_back_by_the_printed_command_of_flux(
+    grown: Grown, releases: Path, pair: program.Pair
+) -> None:
+    channel, digests = grown.channel, grown.digests
+    registry = program.ports(channel, releases, pair).registry
+    run([peer("crane"), "delete", str(channel).removeprefix("oci://")])
+    assert registry.resolve(channel) is None
+    assert str(registry.resolve(channel.at_digest(Digest.parse(digests[NEW])))) == digests[NEW]
+    told = program.flux_manifests("update", "production", "--config", grown.config, *pair.signing)
+    assert (told.code, told.error) == (20, "not-found"), told.errors
+    (printed,) = re.findall(r"To put it back: `flux ([^`]*)`", told.errors)
+    run([peer("flux"), *shlex.split(printed)])
+    again = program.succeed("update", "production", "--config", grown.config, *pair.signing)
+    assert (again["changed"], again["digest"], again["signature"]) == (False, digests[NEW], "verified")
 
 
 def test_old_artifacts_are_deleted_where_the_registry_lets_them(

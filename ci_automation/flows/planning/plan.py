@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from ci_automation.flows.observe import Observed, Placed, observe_or_adopt
 from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.options import Options
-from ci_automation.policy.decision import Decision, is_held, reasons
+from ci_automation.policy.decision import Decision, Hold, is_held, reasons, still_on
 from ci_automation.policy.gates import Selection, select
 from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.planning.findings import OpenVulnerability
@@ -66,6 +67,13 @@ class Planned(Struct, frozen=True):
 
         return in_place(self.observed, self.plan.current_version, ports, intent)
 
+    def holds(self, done: int, now: datetime) -> tuple[Hold, ...]:
+        """Return the holds that are on after the first `done` steps, as far as records were read."""
+        if not isinstance(self.observed, Placed):
+            return ()
+        version = self.plan.steps[done - 1].new_version if done else self.plan.current_version
+        return still_on(self.observed.holds, version, now)
+
 
 class Outcome(Struct, frozen=True):
     """Result of a run: the plan's steps from `start` to `done`, the trust in the base, and whether the run healed it.
@@ -76,6 +84,7 @@ class Outcome(Struct, frozen=True):
     `vulnerable` is as in `Planned`.
     `astray` are the version tags that do not lead to what the channel has, if the run looked.
     `unsigned` says that steps wait and what the channel has is not signed, so that adoption comes first.
+    `holds` are as in `Planned`.
     `unproven` says that by its record what the channel had has no proof of its rendering.
     """
 
@@ -91,6 +100,7 @@ class Outcome(Struct, frozen=True):
     astray: tuple[str, ...] = ()
     vulnerable: tuple[OpenVulnerability, ...] = ()
     unsigned: bool = False
+    holds: tuple[Hold, ...] = ()
     unproven: bool = False
 
     @property

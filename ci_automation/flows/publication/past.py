@@ -15,7 +15,7 @@ from ci_automation.flows.history import immutable_references
 from ci_automation.flux.artifact import immutable_tag, immutable_version
 from ci_automation.flux.version import InvalidVersion, Version, near_misses
 from ci_automation.records.attached import TooManyRecords, known_as
-from ci_automation.records.ledger import ImmutableTagMoved
+from ci_automation.records.ledger import HIDING, ImmutableTagMoved
 from ci_automation.registry.port import NotAnIndex
 from ci_automation.signing.verify import Unsigned, verify
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = len("-1a2b3c4d5e6f")
 _SHORT = _SUFFIX - 1
+_SHORT_DIGEST = re.compile(rf"(?:sha256:)?([0-9a-f]{{{_SHORT}}})")
 _BEGINNING = re.compile("[0-9a-f]{4,}")  # of a digest, as a person copies it
 _SHOWN = 10  # tags in a hint
 _LOOKED_AT = 50  # tags for a hint: each costs some requests
@@ -38,11 +39,18 @@ class NotInHistory(UsageError):
     def __init__(self, channel: Reference, wanted: str, present: Digest, ports: Ports) -> None:
         published = [str(it.tag) for it in immutable_references(channel, ports)]
         tags = list(_had(channel, published, present, ports)) if ports.trusted else []
+        with suppress(*HIDING):
+            last = ports.ledger(channel).last()
+            tags = [*{last.tag: 0, **dict.fromkeys(tags)}] if last and last.digest != present else tags
         near = ""
         with suppress(InvalidVersion):
             near = near_misses(Version.parse(wanted), filter(None, map(immutable_version, tags)))
-        unnamed = f"nothing says where {channel} goes back to"
-        super().__init__(f"nothing in the history of {channel} is {wanted!r}{near}" if wanted else unnamed)
+        begins = wanted.removeprefix("sha256:")[:_SHORT]
+        begins = begins if _BEGINNING.fullmatch(begins) else ""
+        what = f"nothing in the history of {channel} is {wanted!r}{near}"
+        if begins and present.hex.startswith(begins):
+            what = f"{channel} has {wanted} now"
+        super().__init__(what if wanted else f"nothing says where {channel} goes back to")
         self.hint = "Nothing that this program published is in the repository. `update --adopt` begins a history."
         if published:
             self.hint = "The channel is at the oldest that it had. `history` lists what is there."
@@ -51,8 +59,9 @@ class NotInHistory(UsageError):
         if tags:
             newest = ", ".join(tags[:_SHOWN])
             self.hint = f"Give a version, or one of these tags: {newest}. `history` lists the digests."
-        begins = wanted.removeprefix("sha256:")[:_SHORT]
-        meant = [tag for tag in tags if _BEGINNING.fullmatch(begins) and tag[-_SHORT:].startswith(begins)]
+        meant = [tag for tag in tags if begins and tag[-_SHORT:].startswith(begins)]
+        series = f"v{wanted.removeprefix('v')}."
+        meant += [str(it) for it in filter(None, map(immutable_version, tags)) if str(it).startswith(series)][:1]
         if len(meant) == 1:
             self.hint = f"Did you mean --to {meant[0]}? {self.hint}"
         if "@" in wanted:
@@ -120,18 +129,22 @@ class Past(Struct, frozen=True):
 
 
 def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) -> Digest:
-    """Return the digest that `wanted` names: an immutable tag, a digest, or a version in the channel's history.
+    """Return the digest that `wanted` names: an immutable tag, a digest, its first 12 characters, or a version.
 
     Of several digests with a version it is the one that the channel has, or had last by its records.
 
     Raises:
-        NotInHistory: there is none, or `wanted` is none of the three.
-        AmbiguousVersion: there are several.
-        ImmutableTagMoved: a tag points at another digest than the one it is named after.
+        NotInHistory: there is none, or `wanted` is none of these.
     """
     ports.say(f"looking for {wanted}")
     if immutable_version(wanted) is not None:
         return _named(channel.at_tag(wanted), channel, present, ports)
+    if short := _SHORT_DIGEST.fullmatch(wanted):
+        tags = (it for it in immutable_references(channel, ports) if str(it.tag).endswith(f"-{short[1]}"))
+        begins = {_named(tag, channel, present, ports) for tag in tags}
+        if len(begins) != 1:
+            raise NotInHistory(channel, wanted, present, ports)
+        return begins.pop()
     try:
         if wanted.startswith("sha256:"):
             digest = Digest.parse(wanted)
@@ -165,12 +178,8 @@ def _of_version(channel: Reference, version: Version, present: Digest, ports: Po
 
 
 def require_version(channel: Reference, wanted: str, digest: Digest, found: Version) -> None:
-    """Check that what `wanted` led to is of the version that it says; a digest says none.
-
-    Raises:
-        OtherVersion: it is not.
-    """
-    if wanted.startswith("sha256:"):
+    """Raise `OtherVersion` unless what `wanted` led to is of the version that it says; a digest says none."""
+    if wanted.startswith("sha256:") or _SHORT_DIGEST.fullmatch(wanted):
         return
     if (immutable_version(wanted) or Version.parse(wanted)) != found:
         raise OtherVersion(channel, wanted, digest, found)

@@ -2,65 +2,82 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
-from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.observe import ChannelMoved, Observed, Placed, Trust
+from ci_automation.flows.observe import ChannelMoved, Observed, Placed, Trust, look_at
 from ci_automation.flows.publication.adoption import confirm
 from ci_automation.impact.change import in_shell
 from ci_automation.records.attached import channel_name, known_as
-from ci_automation.records.ledger import Ledger, Position, holds_on, left_at, notes_in
+from ci_automation.records.ledger import HIDING, Ledger, Position, holds_on, left_at, notes_in
 from ci_automation.records.notes import Record
 
 if TYPE_CHECKING:
+    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.decision import Hold
     from ci_automation.records.attached import Said
 
+_PROMOTE = "`promote` finishes an interrupted promotion while its source still has the digest"
+
 
 class ChannelMovedBack(VerificationFailed):
-    """A channel points at an old signed digest that it had left."""
+    """A channel points at an old signed digest that it had left, and not at the `last` one that it had."""
 
     hint = (
-        "Nothing was published on it. Find out who moved the channel back. Point it at the digest in the message "
-        "again, or adopt what it has with `update --adopt`: the next run then goes on as the policy says."
+        "Nothing was published on it. Its tag was moved without a record: find out who moved it. `rollback --to` with "
+        "the digest in the message puts it back; `update --adopt` goes on from what it has."
     )
 
-    def __init__(self, observed: Observed, later: Record | datetime) -> None:
-        channel = observed.channel
+    def __init__(self, observed: Observed, later: Record | datetime, last: Record | None) -> None:
+        self.last, channel = last, observed.channel
         if isinstance(later, datetime):
             moved = f"hold says that it was rolled back from there at {later:%Y-%m-%d %H:%M} UTC"
-            back = f"{in_shell('history', str(channel))} shows where the rollback led"
         else:
             moved = (
                 f"record says that it was moved on to {later.digest} ({later.version}) at {later.at:%Y-%m-%d %H:%M} UTC"
             )
-            back = f"to continue from the later digest, point {channel.tag} at {later.digest} again"
-            if isinstance(channel.repository, OciRepository):
-                back += f" (`crane tag {str(channel.repository).removeprefix('oci://')}@{later.digest} {channel.tag}`)"
-            back += ", or adopt the older one, from where the next run goes on as the policy says"
         super().__init__(f"{channel} is at {observed.digest}, and a signed {moved}")
-        self.hint = f"Nothing was published on it. Find out who moved the channel back; {back}. {_if_you(channel)}"
+        back = _way_back(observed, last) or f"{in_shell('history', str(channel))} shows what it had. "
+        self.hint = (
+            "Nothing was published on it. Its tag was moved without a record: find out who moved it. "
+            f"{back}{_if_you(channel)}"
+        )
 
 
 class PublishedElsewhere(VerificationFailed):
     """A channel points at a digest that only other channels published."""
 
-    def __init__(self, observed: Observed, others: tuple[str, ...]) -> None:
+    def __init__(
+        self, observed: Observed, others: tuple[str, ...], last: Record | None = None, finish: str = _PROMOTE
+    ) -> None:
         super().__init__(
             f"{observed.channel} is at {observed.digest}, which was published to {', '.join(others)} and not to this "
             "channel"
         )
         self.hint = (
-            "Nothing was published or recorded on it. Find out who moved the channel there. `promote` finishes an "
-            f"interrupted promotion while its source still has the digest. {_if_you(observed.channel)}"
+            f"Nothing was published or recorded on it. Find out who moved the channel there. {finish}. "
+            f"{_way_back(observed, last)}{_if_you(observed.channel)}"
         )
+
+
+def _way_back(observed: Observed, last: Record | None) -> str:
+    if last is None or last.digest == observed.digest:
+        return ""
+    return f"To put it back at {last.version}: {putting_back(observed.channel, last)}. "
+
+
+def putting_back(channel: Reference, last: Record) -> str:
+    """Return how a person moves a channel back to what it had last."""
+    command = in_shell("rollback", str(channel), "--to", str(last.digest))
+    return f"{command} (in GitHub Actions: rollback, with that digest as `to`)"
 
 
 def _if_you(channel: Reference) -> str:
@@ -127,15 +144,42 @@ def problem_of(placed: Placed, version: Version, ports: Ports) -> VerificationFa
     """Return why a channel, which has `version`, is not where it belongs; None if nothing speaks against it."""
     if placed.others:
         others = (known_as(ports.registry, placed.channel, name) for name in placed.others)
-        return PublishedElsewhere(placed, tuple(others))
+        return PublishedElsewhere(placed, tuple(others), _last(placed.channel, ports))
     if placed.left is not None:
-        return ChannelMovedBack(placed, placed.left)
+        return ChannelMovedBack(placed, placed.left, _last(placed.channel, ports))
     hold = max(placed.holds, key=lambda hold: hold.since, default=None)
     if hold and placed.record and placed.record.at < hold.since and not placed.rolled_back:
         hold = None  # its rollback ended before it moved the channel, which went elsewhere since
     position = Position(placed.digest, version, placed.record, hold)
     later = ports.ledger(placed.channel).superseded_by(position, placed.tags)
-    return ChannelMovedBack(placed, later) if later else None
+    return ChannelMovedBack(placed, later, _last(placed.channel, ports)) if later else None
+
+
+def _last(channel: Reference, ports: Ports) -> Record | None:
+    """Return the record of what a channel had last, None if an attacker hides a part of its past."""
+    with suppress(*HIDING):
+        return ports.ledger(channel).last()
+    return None
+
+
+def way_back_of_deleted(channel: Reference, ports: Ports) -> str:
+    """Return how a person puts back a channel without its tag at what it had last; nothing if no record tells.
+
+    What a rollback left, by the note on it, is nothing to go back to.
+    """
+    if (last := _last(channel, ports)) is None:
+        return ""
+    there = place(replace(look_at(channel.at_digest(last.digest), ports), channel=channel), ports)
+    if there.left is not None:
+        return ""
+    goal = channel.at_digest(last.digest)
+    how = f"let the tag point at {last.digest}"
+    if isinstance(channel.repository, OciRepository):
+        how = in_shell("flux", "tag", "artifact", str(goal), "--tag", str(channel.tag))
+    return (
+        f"The tag was deleted: its signed records say that it had {last.version} last. Find out who deleted it. To put "
+        f"it back: {how}. `update` and `verify` look at its signature and at its records then."
+    )
 
 
 def in_place(observed: Observed, version: Version, ports: Ports, intent: Intent, *, approved: bool = False) -> Placed:

@@ -64,6 +64,21 @@ class IdentityChange(VerificationFailed):
         self.hint = f"To change the signer: {way}.{workflow}"
 
 
+class SignerNotTrusted(VerificationFailed):
+    """A hold, or its end, would be signed by a signer that is not trusted, and count for no run."""
+
+    hint = (
+        "Nothing was written. Trust the new signer beside the old one (--public-key for each, or `verify`), then run "
+        "again."
+    )
+
+    def __init__(self, signing: Trusted, trusted: Trusted) -> None:
+        super().__init__(
+            f"this run signs as {signing}, and the trusted signer is {trusted}: no run would count what it says of a "
+            "hold"
+        )
+
+
 class Publication(Struct, frozen=True):
     """A publication to make: a composed artifact, its base, and the approval of it."""
 
@@ -119,6 +134,13 @@ def require_signer(ports: Ports, intent: Intent) -> None:
         intent.accept_identity_change or ports.trusted is ports.signer.trusted or ports.trusted.names(ports.signer.who)
     ):
         raise IdentityChange(ports.signer.trusted, ports.trusted)
+
+
+def require_counted(ports: Ports) -> None:
+    """Raise `SignerNotTrusted` if no run would count what this one signs of a hold."""
+    signer, trusted = ports.own_signer(), ports.require_trusted()
+    if not (trusted is signer.trusted or trusted.names(signer.who)):
+        raise SignerNotTrusted(signer.trusted, trusted)
 
 
 def publish(publication: Publication, ports: Ports, intent: Intent) -> None:

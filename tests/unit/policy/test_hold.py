@@ -174,3 +174,35 @@ def test_a_hold_on_a_digest_alone_is_called_by_the_digest() -> None:
     assert ALONE.goes_on_as == f"The hold on digest {REFUSED} goes on {ALONE.end}."
     reason = hold_verdict((ALONE,), offered("v2.9.4", digest=REFUSED), NOW).reason
     assert reason.startswith(f"digest {REFUSED.short} was rolled back on 2026-11-21, and stays on hold until")
+
+
+@pytest.mark.parametrize(
+    ("other", "does"),
+    [
+        pytest.param({}, True, id="itself"),
+        pytest.param({"at": AT - DAY}, True, id="an earlier one"),
+        pytest.param({"at": AT + DAY}, False, id="a later one"),
+        pytest.param({"digest": Digest.of(b"other")}, False, id="one on another digest"),
+        pytest.param({"until": AT + 5 * DAY}, True, id="one that ends as early"),
+        pytest.param({"until": AT + 4 * DAY}, True, id="one that ends earlier"),
+        pytest.param({"until": AT + 6 * DAY}, False, id="one that ends later"),
+        pytest.param({"until": None}, False, id="one without a date"),
+        pytest.param({"alone": True}, True, id="one on the digest alone"),
+    ],
+)
+def test_what_another_hold_adds_nothing_to(other: dict[str, object], *, does: bool) -> None:
+    hold = replace(HOLD, until=AT + 5 * DAY)
+    assert hold.outlasts(replace(hold, **other)) is does  # type: ignore[arg-type]
+    assert not replace(HOLD, alone=True).outlasts(HOLD)
+    assert HOLD.outlasts(hold)
+
+
+def test_the_hold_on_exactly_this_release_is_the_reason() -> None:
+    older = replace(HOLD, version=Version.parse("v2.8.8"), digest=Digest.of(b"older"), reason="leaks memory")
+    newer = replace(HOLD, reason="webhooks")
+    for holds in ((newer, older), (older, newer)):
+        said = hold_verdict(holds, offered("v2.8.8"), NOW).reason
+        assert said.startswith("v2.8.8 was rolled back on 2026-11-21, and stays on hold")
+        assert said.endswith(": leaks memory")
+        assert hold_verdict(holds, offered("v2.9.3"), NOW).reason.endswith(": webhooks")
+        assert "v2.8.8 was rolled back" in hold_verdict(holds, offered("v2.8.8", NOW, older.digest), NOW).reason

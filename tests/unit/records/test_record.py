@@ -75,6 +75,23 @@ def test_a_record_as_it_is_signed() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("then", "last", "now"),
+    [
+        pytest.param((1, None), (2, None), (2, None), id="more approvals later"),
+        pytest.param((2, None), (1, None), (2, None), id="more approvals then"),
+        pytest.param((1, "acme/platform"), (1, None), (1, "acme/platform"), id="a team then"),
+        pytest.param((1, "acme/platform"), (1, "acme/security"), (1, "acme/security"), id="another team later"),
+    ],
+)
+def test_older_content_that_is_back_is_judged_by_the_stricter_rules(
+    then: tuple[int, str | None], last: tuple[int, str | None], now: tuple[int, str | None]
+) -> None:
+    older = ApprovedRules(then[0], Digest.of(b"then"), then[1])
+    newer = ApprovedRules(last[0], Digest.of(b"last"), last[1])
+    assert older.after(newer) == ApprovedRules(now[0], Digest.of(b"last"), now[1])
+
+
 def test_content_and_those_who_counted_as_they_are_signed() -> None:
     value = replace(RECORD, content=CONTENT, approval=MERGED).to_json()
     assert value["content"] == {
@@ -100,6 +117,7 @@ def test_content_and_those_who_counted_as_they_are_signed() -> None:
         pytest.param(replace(RECORD, previous=None, proof=None, recovered=True), id="recovered"),
         pytest.param(replace(RECORD, promoted_from="oci://ghcr.io/acme/flux:staging"), id="promoted"),
         pytest.param(replace(RECORD, rolled_back=True), id="rolled back"),
+        pytest.param(replace(RECORD, put_back=True), id="put back"),
         pytest.param(replace(RECORD, adopted=True), id="adopted"),
         pytest.param(replace(RECORD, content=CONTENT, approval=MERGED), id="content from Git"),
         pytest.param(replace(RECORD, content=replace(CONTENT, rules=TEAM)), id="with a team"),
@@ -129,6 +147,7 @@ def test_what_is_written_is_read(record: Record) -> None:
         pytest.param({"channel": ""}, id="no channel"),
         pytest.param({"promotedFrom": "a\nb"}, id="a source of two lines"),
         pytest.param({"rolledBack": False}, id="rolled back, but not"),
+        pytest.param({"putBack": False}, id="put back, but not"),
         pytest.param({"adopted": "yes"}, id="adopted, in words"),
         pytest.param({"channel": "a\nb"}, id="a channel of two lines"),
         pytest.param({"tag": "\x1b[2J"}, id="a tag with an escape"),

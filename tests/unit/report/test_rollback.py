@@ -87,6 +87,42 @@ def test_what_a_yes_answers_asks_for_no_approval() -> None:
     assert f"  certain, crds, refused: {CERTAIN.sentence} ({CERTAIN.fingerprint})" in text(SHOWN)
 
 
+@pytest.mark.parametrize(("now", "away"), [(OLD, f"to {OLD}"), (NEW, "to other content of it")])
+def test_a_channel_whose_tag_was_moved_is_put_back_and_nothing_is_held(now: Version, away: str) -> None:
+    moved = replace(SHOWN, base_version=now, target_version=NEW, hold=None, puts_back=True)
+    first, second, *_, last = text(moved).splitlines()
+    assert first == f"The tag was moved back from {NEW} {away} without a record. This puts it back at {NEW}."
+    assert second == f"{moved.channel} goes back to {NEW}, which it had last:"
+    assert last.startswith("No hold is written: ")
+
+
+MORE = Hold(Version.parse("v2.9.2"), Digest.of(b"more"), AT, AT + timedelta(days=1), "leaks memory")
+GOES_ON = f"The hold on v2.9.2 ({MORE.digest.short}) goes on until 2026-11-22 00:00 UTC (leaks memory)."
+
+
+def test_it_names_each_hold_that_is_on_afterwards_and_lifts_the_new_one() -> None:
+    *_, other, heading, command = text(replace(SHOWN, also=(MORE,))).splitlines()
+    assert (other, heading) == (GOES_ON, f"To lift the hold on v2.9.4 ({BASE.short}):")
+    assert command == ENDS[-1].replace("--lift", f"--lift --to {BASE}")
+    *_, last = rollback_parts(replace(SHOWN, also=(MORE,)), None)
+    named = f"with the command lift-hold and {BASE} as `to`."
+    assert last.to_text() == f"To lift the hold on v2.9.4 ({BASE.short}), start this workflow {named}"
+    assert replace(SHOWN, also=(MORE,)).to_json()["otherHolds"][0]["refused"]["version"] == "v2.9.2"
+
+
+def test_it_names_the_holds_on_what_is_put_back_though_it_makes_none() -> None:
+    moved = replace(SHOWN, base_version=OLD, target_version=NEW, hold=None, puts_back=True, also=(MORE,))
+    *_, other, heading, command, last = text(moved).splitlines()
+    assert (other, heading, command) == (GOES_ON, "To lift the hold:", ENDS[-1])
+    assert last.startswith("No hold is written: ")
+
+
+def test_where_the_channel_is_already_it_names_the_hold_that_was_not_lifted() -> None:
+    said = text(replace(THERE, also=(MORE,), ended=Hold(NEW, BASE, AT, AT)))
+    assert GOES_ON in said
+    assert "No hold is on" not in said
+
+
 def test_it_says_what_is_wrong_with_either_end() -> None:
     said = text(replace(SHOWN, problem="it is not signed", signs=True, hold=None))
     assert "Its present digest is not trusted: it is not signed" in said
@@ -132,6 +168,8 @@ def test_where_somebody_else_moved_the_channel_there_it_says_how_to_go_on() -> N
         "Updates stop at it: it came back from v2.9.4\n"
         f"To go on from there, adopt it with `update {SHOWN.channel} --adopt`." in shown
     )
+    known = text(replace(SHOWN, base=TARGET, base_version=OLD, problem="it was moved back", last=(NEW, BASE)))
+    assert f"\nTo put it back at {NEW}: `rollback {SHOWN.channel} --to {BASE}`.\nTo go on from there, adopt" in known
 
 
 THERE = replace(SHOWN, base=TARGET, base_version=OLD, findings=Findings(), hold=None, holds=False)
@@ -145,6 +183,22 @@ def test_where_the_channel_is_already_without_a_hold_it_says_that_nothing_is_to_
     assert text(THERE).splitlines() == [f"{SHOWN.channel} is already at v2.8.8, {TARGET}: nothing to do.", f"{FREE}."]
     signs = text(replace(THERE, signs=True))
     assert signs.startswith(f"{SHOWN.channel} is already at v2.8.8, {TARGET}.\nThe target has lost its signature")
+
+
+def test_where_updates_stop_it_does_not_say_that_runs_may_publish() -> None:
+    stops = text(replace(THERE, problem="it was moved back"))
+    assert stops.endswith("\nNo hold is on.")
+    assert "runs may publish" not in stops
+
+
+@pytest.mark.parametrize(("reason", "why"), [("", ""), ("time out", " (time out)")])
+@pytest.mark.parametrize("alone", [False, True])
+def test_of_a_target_that_a_rollback_refused_it_says_so(reason: str, why: str, alone: bool) -> None:
+    refused = replace(SHOWN, ended=Hold(OLD, TARGET, AT, None, reason, alone=alone))
+    what = f"digest {TARGET.short}" if alone else f"v2.8.8 ({TARGET.short})"
+    line = f"A rollback refused {what} at 2026-11-21 00:00 UTC{why}. Going back to it ends that hold."
+    assert line in text(refused).splitlines()
+    assert "A rollback refused" not in text(SHOWN)
 
 
 def test_of_a_hold_that_is_over_it_says_when_it_ended_and_how_it_is_made_anew() -> None:
@@ -199,7 +253,7 @@ def test_what_an_untrusted_digest_says_of_its_version_is_told_as_that(stated: Ve
     said = text(shown)
     assert said.startswith(f"{SHOWN.channel} goes back to v2.8.8 from {what}:\n  from {BASE}\n")
     assert f"Digest {BASE.short} will be on hold until the channel takes a newer release" in said
-    assert "publishes it. No release of Flux is on hold.\n" in said
+    assert "publishes it. This hold keeps back no release of Flux.\n" in said
     assert "These tags stay at it, and clusters" in said
     assert "other options" not in said
     assert shown.to_json()["from"]["version"] == str(stated or "")
