@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ci_automation.action.inputs import in_clone
 from ci_automation.action.job import OldCheckout
 from ci_automation.artifact.reference import Digest
 from ci_automation.config.model import in_repository, named_files
@@ -186,28 +187,30 @@ class Hub(Hiding, Struct):
         So may files that it names; while a run waits for people, those may well be. What the job made of the
         configuration by itself is the job's own, as long as the default branch has the file of then.
         """
-        path, sha = self.inputs.config_path, self.job.sha
-        _, there, _ = self.content().head("", path)
+        local, sha = self.inputs.config_file, self.job.sha
+        _, there, _ = self.content().head("", self.inputs.config_path)
         if there.commit == sha:
             return
         is_present = there.config and config and config.digest == Digest.of(there.config.encode())
         if there.config and not (sha or is_present):
-            raise OldCheckout(path)
+            raise OldCheckout(local)
         waited = self.inputs.command == "approve" and self.job.attempt == 1
         given = self.inputs.given
         by_inputs = in_repository((*given.public_key, given.trust_config, given.releases))
         named = () if waited else (*(named_files(config) if config else ()), *by_inputs)
-        self._require_same(there.commit, [*(() if is_present else (path,)), *named])
+        self._require_same(there.commit, [*(() if is_present else (local,)), *named])
 
     def _require_same(self, commit: str, paths: Iterable[str]) -> None:
         """Check that a commit has the same files and folders as that of this run; what a link leads to is not known."""
         if self.job.sha in {"", commit}:
             return
-        asked = tuple(paths)
-        if linked := next((it for it in asked if any(map(Path.is_symlink, (Path(it), *Path(it).parents)))), None):
+        asked = {in_clone(path): path for path in paths}
+        if linked := next(
+            (it for it in asked.values() if any(map(Path.is_symlink, (Path(it), *Path(it).parents)))), None
+        ):
             raise OldCheckout(linked, linked=True)
         if found := self.content().differing(commit, self.job.sha, asked):
-            raise OldCheckout(found[0])
+            raise OldCheckout(asked[found[0]])
 
     def _require_present_workflow(self, path: str, known: set[str]) -> None:
         """Check a workflow, and the workflows and actions of this repository that it uses."""
@@ -260,10 +263,11 @@ def _git_content(goal: Target, artifact: Artifact, hub: Hub) -> GitContent | Non
 
     if (folder := goal.ports.find_overlay()) is None:
         return None
-    path, job, name = hub.inputs.config_path, hub.job, hub.repository
+    inputs, job, name = hub.inputs, hub.job, hub.repository
+    text = Path(inputs.config_file).read_bytes().decode()
     rights = {"contents": "read", "pull_requests": "read"} | ({"members": "read"} if artifact.approval.team else {})
     client = hub.client(**rights)
-    place = GitPlace(hub.place, path, Path(path).read_bytes().decode(), job.sha, folder, artifact)
+    place = GitPlace(hub.place, inputs.config_path, text, job.sha, folder, artifact)
     history, people = ContentHistory(client, name, hub.ahead(goal)), Repository(client, name)
     return GitContent(history, people, place, partial(_rejected, goal, hub))
 

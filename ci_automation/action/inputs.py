@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
@@ -100,14 +101,25 @@ class Inputs(Hiding, Struct, frozen=True):
         return cls(**own, given=_arguments(own, values))  # type: ignore[arg-type]  # as parsed
 
     @property
+    def config_file(self) -> str:
+        """Return the path of the configuration file from here."""
+        return os.path.relpath(self.given.config or DEFAULT_PATH)
+
+    @property
     def config_path(self) -> str:
         """Return the path of the configuration file, as Git has it."""
-        return os.path.relpath(self.given.config or DEFAULT_PATH)
+        return in_clone(self.config_file)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Return the secrets among them that may show as they are, for the runner to hide."""
         return tuple(filter(None, (self.registry_password, self.github_token, self.app_private_key)))
+
+
+def in_clone(path: str) -> str:
+    """Return the path of a file or folder as Git has it, also if the clone is in a folder here."""
+    top = next((it for it in Path(path).parents if (it / ".git").is_dir()), Path())
+    return Path(path).relative_to(top).as_posix()
 
 
 def _arguments(own: Mapping[str, object], options: Mapping[str, object]) -> Arguments:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -220,6 +221,46 @@ def test_no_change_hides_behind_a_link(scene: Scene, link: str) -> None:
     ran = scene.run()
     assert (ran.code, scene.tags) == (VOID, before), ran
     assert "is a symbolic link or behind one" in ran.said("error")[0]
+
+
+@pytest.fixture
+def below(scene: Scene) -> Scene:
+    """Return a scene whose checkout is in the folder `fleet` of the workspace, by `path:`."""
+    workspace = scene.runner.workspace
+    shutil.rmtree(workspace / ".git")
+    (workspace / "fleet/.git").mkdir(parents=True)
+    (workspace / ".github").rename(workspace / "fleet/.github")
+    (workspace / "cosign.pub").rename(workspace / "fleet/cosign.pub")
+    key = (workspace / "fleet/cosign.pub").read_bytes()
+    text = (scene.fleet.read(CONFIG) or b"").replace(b"publicKey: cosign.pub", b"publicKey: fleet/cosign.pub")
+    (workspace / "fleet" / CONFIG).write_bytes(text)
+    scene.fleet.push("main", {CONFIG: text, "cosign.pub": key}, "ada")
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    return scene
+
+
+@pytest.mark.parametrize("attempt", ["1", "2"])
+@pytest.mark.parametrize("file", [CONFIG, "cosign.pub"])
+def test_a_checkout_in_a_folder_of_the_workspace_is_compared_too(below: Scene, file: str, attempt: str) -> None:
+    below.runner.variables["GITHUB_RUN_ATTEMPT"] = attempt
+    more = (below.fleet.read(file) or b"").replace(b"minor: auto", b"minor: never") + b"\n"
+    below.fleet.push("main", {file: more}, "keeper")
+    before = below.tags
+    ran = below.run(config=f"fleet/{CONFIG}")
+    assert (ran.code, below.tags) == (VOID, before), ran
+    assert f"fleet/{file} in this checkout is not what the default branch has now" in ran.said("error")[0]
+    below.runner.variables["GITHUB_SHA"] = below.fleet.head
+    (below.runner.workspace / "fleet" / file).write_bytes(more)
+    assert below.run(config=f"fleet/{CONFIG}").code == 0
+
+
+def test_a_configuration_in_a_folder_of_the_workspace_may_be_the_one_of_an_operation(below: Scene) -> None:
+    given = {"config": f"fleet/{CONFIG}"}
+    asked = dispatch(below, "rollback", to=FIRST)
+    shown = asked.show(**given)
+    assert shown.code == 0, shown
+    asked.approve()
+    assert asked.do(shown.outputs["shown"], **given).outputs["changed"] == "true"
 
 
 def tagged(index: str) -> dict[str, str]:
