@@ -66,8 +66,12 @@ def settings_from(goal: Target, base: Digest | None, version: Version | None = N
 
 
 def why_unprotected(settings: ApprovalConfig, hub: Hub) -> str:
-    """Return what would let a run pass the environment without a review, as far as the job may see it, or nothing."""
-    from ci_automation.approval.approved_run import how_to_protect, unprotected
+    """Return what would let a run pass the environment without a review, as far as the job may see it, or nothing.
+
+    Raises:
+        ReleaseSourceError: the job does not see it, and so not whether a code counts.
+    """
+    from ci_automation.approval.approved_run import how_to_protect, one_is_enough, unprotected
     from ci_automation.errors import ReleaseSourceError
     from ci_automation.github.runs import Runs
 
@@ -75,8 +79,16 @@ def why_unprotected(settings: ApprovalConfig, hub: Hub) -> str:
     try:
         reason = unprotected(Runs(hub.client(actions="read"), hub.repository).environment(name), name)
     except ReleaseSourceError:  # without `actions: read`; the job that does it looks again
+        if one_is_enough(settings):
+            raise
         return ""
-    return f"{reason}, and the job that does it refuses that. {how_to_protect(name)}" if reason else ""
+    code = "If GitHub offers none for this repository, set approval.operationsByCode to true in the configuration."
+    if settings.operations_by_code:
+        code = (
+            f"No code counts either: content of the channel was approved under `approvals: {settings.approvals}`. From "
+            "a terminal, the command needs neither."
+        )
+    return f"{reason}, and the job that does it refuses that. {how_to_protect(name)} {code}" if reason else ""
 
 
 def reviewed_run(settings: ApprovalConfig, hub: Hub) -> RunFacts:

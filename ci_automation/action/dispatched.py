@@ -16,9 +16,17 @@ from ci_automation.action.accounts import announcing
 from ci_automation.action.approval_rules import reviewed_run, settings_from, settings_of, why_unprotected
 from ci_automation.action.github import Hub, now
 from ci_automation.action.job import OldCheckout
+from ci_automation.action.logins import logins
+from ci_automation.action.operation_page import Consent, operation_page
 from ci_automation.action.operations import OPERATIONS, Operation, OperationInputs
 from ci_automation.action.run import ActionRun, goals, promotions
-from ci_automation.approval.approved_run import how_approved, judge_reviews
+from ci_automation.approval.approved_run import (
+    by_code,
+    how_approved,
+    judge_reviews,
+    judge_starter,
+    one_is_enough,
+)
 from ci_automation.approval.handover import NOTHING, Handover, HandoverVoid
 from ci_automation.artifact.reference import Digest
 from ci_automation.cli.arguments import configuration
@@ -30,7 +38,6 @@ from ci_automation.flux.options import Options
 from ci_automation.records.content import RecordedContent, is_same_approval
 from ci_automation.records.notes import Approval
 from ci_automation.report.account import Account
-from ci_automation.report.markdown import code, inline, markdown_table, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,13 +46,12 @@ if TYPE_CHECKING:
     from ci_automation.action.inputs import Inputs
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
-    from ci_automation.config.model import Config
+    from ci_automation.config.model import ApprovalConfig, Config
     from ci_automation.config.sections import Artifact
     from ci_automation.flows.ports import Intent
     from ci_automation.github.model import ContentAt
 
 _MAX_REASON = 200
-_MAX_PAGE = 600 << 10  # characters of a page in the summary, which GitHub limits to 1 MiB
 _TRIES = 3  # after a conflict
 
 
@@ -64,10 +70,20 @@ class WrongDispatch(UsageError):
 class ReviewNotCounted(PolicyRefused):
     """The run of an operation has no approval that counts."""
 
-    hint = "Nothing was changed. Start a new run, and have an allowed person approve it in the environment."
+    hint = "Nothing was changed. Start a new run: its page says how it is approved."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"this run is not approved: {reason}")
+
+
+class CodeVoid(Conflict):
+    """The code that a person gave is not that of what would happen now."""
+
+    hint = (
+        "Nothing was changed. A field differs, or something changed since the code was shown: read on the page of this "
+        "run what would happen now. Its last sentence says how to approve that."
+    )
+    message = "the given code is not that of what would happen now"
 
 
 class RunUsed(PolicyRefused):
@@ -91,19 +107,21 @@ def show_operation(inputs: Inputs, run: ActionRun) -> int:
         (planned,) = promotions(inputs, run, signs=False)
         return planned.previewing(inputs.given, subject)
 
-    others = partial(elsewhere, given=inputs.given)
-    wanted = OperationInputs(promotion, others, to=inputs.to, reason=inputs.reason)
-
     def flow(goal: Target) -> Account:
+        given = replace(inputs.given, logins=logins(inputs, run.job, (goal.channel,), run.hide).before)
+        wanted = OperationInputs(promotion, partial(elsewhere, given=given), to=inputs.to, reason=inputs.reason)
         goal = goal.previewing(inputs.given, subject)
         operation, handover = _computed(goal, wanted, config, inputs, hub)
         print_parts(operation.page)
-        run.handover = "" if operation.idle else handover.to_text()
-        run.more.append(_page(goal, operation, handover, inputs))
-        asked = "" if operation.idle else f"{inputs.operation} needs approval of this run"
-        remarks = tuple(filter(None, (why_unprotected(settings_of(goal), hub) if asked else "",)))
-        for remark in remarks:
-            run.tell("warning", f"{goal.name}: {remark}")
+        consent, problem = _consent(goal, operation, handover, inputs, hub)
+        run.handover = handover.to_text() if consent.goes_on else ""
+        run.more.append(operation_page(goal, operation, handover, inputs, consent))
+        if consent.is_void:
+            raise CodeVoid
+        if problem:
+            run.tell("warning", f"{goal.name}: {problem}")
+        asked = f"{inputs.operation} {consent.needed}" if consent.needed else ""
+        remarks = tuple(filter(None, (problem,)))
         return Account(goal.name, goal.channel, operation.before, done=asked, remarks=remarks)
 
     return run.each(goals(inputs, run, signs=False), flow)
@@ -240,15 +258,35 @@ def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> Non
     shown.require_same(anew)
 
 
-def _approval(goal: Target, shown: Handover, hub: Hub) -> Approval:
-    """Return the approval of this run; that of what brings content is judged by the rules of what was there, too.
+def _consent(goal: Target, operation: Operation, handover: Handover, inputs: Inputs, hub: Hub) -> tuple[Consent, str]:
+    """Return how a person agrees to an operation, and a warning of what is left to do first, or nothing."""
+    if operation.idle:
+        return Consent(idle=True), ""
+    settings = _settings(goal, handover)
+    problem = why_unprotected(settings, hub)
+    if problem and one_is_enough(settings):
+        found = Consent(handover.code, inputs.code)
+        left = "This run changed nothing. Read its page: a second run, with the code there, does"
+        return found, "" if found.goes_on else left
+    return Consent(), problem
 
-    Raises:
-        ReviewNotCounted: there is none that counts.
-    """
+
+def _settings(goal: Target, shown: Handover) -> ApprovalConfig:
+    """Return what an approval is judged by; that of what brings content, by the rules of what was there, too."""
     base = Digest.parse(shown.base) if shown.base != NOTHING else None
-    settings = settings_from(goal, base) if shown.command in {"promote", "adopt", "init"} else settings_of(goal)
-    found = judge_reviews(reviewed_run(settings, hub), settings, now())
+    return settings_from(goal, base) if shown.command in {"promote", "adopt", "init"} else settings_of(goal)
+
+
+def _approval(goal: Target, shown: Handover, hub: Hub) -> Approval:
+    """Return the approval of this run: by its reviewers, or by its code where it can have none."""
+    settings = _settings(goal, shown)
+    facts = reviewed_run(settings, hub)
+    if not by_code(facts.environment, settings):
+        found = judge_reviews(facts, settings, now())
+    elif hub.inputs.code == shown.code:
+        found = judge_starter(facts, settings, now())
+    else:
+        found = "it was not started with the code of what it does"
     if isinstance(found, Approval):
         return found
     raise ReviewNotCounted(found)
@@ -260,21 +298,3 @@ def _require_unused(goal: Target, operation: Operation, approval: Approval) -> N
     used = any(is_same_approval(it.approval, approval) for it in ledger.records(digest))
     if used and (operation.before != operation.after or not (last := ledger.newest()) or last.digest != digest):
         raise RunUsed(approval.how.removeprefix(how_approved("")))
-
-
-def _page(goal: Target, operation: Operation, handover: Handover, inputs: Inputs) -> str:
-    """Return what reviewers see on the page of the run: what would happen, with every digest."""
-    rows = [("command", code(inputs.operation)), ("artifact", f"{inline(goal.name)} {code(str(goal.channel))}")]
-    for word, at in (("from", operation.before), ("to", operation.after)):
-        rows.append((word, f"{at.version} {code(str(at.digest))}" if at else "nothing"))
-    if gone := operation.last:
-        rows.append(("before its deletion", f"{gone.version} {code(str(gone.digest))}"))
-    if handover.target != str(operation.after.digest):
-        rows.append(("about", code(handover.target)))
-    facts = {"default branch": handover.head, "configuration": handover.rules, "plan": handover.plan}
-    rows += [("reason", inline(inputs.reason)), *((what, code(fact)) for what, fact in facts.items())]
-    text = "\n".join(part.to_text() for part in operation.page)
-    last = "An approval of this run in the environment counts for exactly this, and for seven days."
-    if operation.idle:
-        last = "Nothing would change, so no approval is needed."
-    return "\n\n".join((markdown_table(("", ""), rows), quote(text, _MAX_PAGE), last)) + "\n"

@@ -69,6 +69,7 @@ class Inputs(Hiding, Struct, frozen=True):
     operation: str
     to: str
     reason: str
+    code: str
     shown: str
     workflow: str
     max_age_days: int

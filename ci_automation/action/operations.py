@@ -212,7 +212,7 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
         after=after,
         target=digest,
         content=f"{folder.tree_id if folder else 'none'}+{recipe.options.digest}",
-        facts={"proof": str(first.publication.proof), **_agreed(first.findings)},
+        facts={"proof": str(first.publication.proof), "unsigned": first.unsigned, **_agreed(first.findings)},
         page=(*map(MarkedLine, lines), *listed, *text_parts(first.findings, every=True)),
         done=f"published {version}, the first artifact",
         act=lambda granted: publish_first(first, ports, granted),

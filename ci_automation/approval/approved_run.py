@@ -36,6 +36,16 @@ def unprotected(environment: Environment | None, name: str) -> str:
     return f"the environment {name} {what}, so every run would pass without approval"
 
 
+def by_code(environment: Environment | None, settings: ApprovalConfig) -> bool:
+    """Return whether a code approves an operation: one person is enough, and no reviewer has to approve the run."""
+    return one_is_enough(settings) and bool(unprotected(environment, settings.environment))
+
+
+def one_is_enough(settings: ApprovalConfig) -> bool:
+    """Return whether the code may approve what no environment has reviewers for."""
+    return settings.operations_by_code and not settings.approvals
+
+
 def how_to_protect(name: str) -> str:
     """Return what to click so that an environment waits for a person."""
     return f"In the repository's settings, under Environments, choose {name} and tick 'Required reviewers'."
@@ -50,7 +60,7 @@ class RunFacts(Struct, frozen=True):
     run: WorkflowRun
     environment: Environment | None
     said: tuple[RunApproval, ...]
-    people: People  # those who approved
+    people: People  # those who approved, or who started it
 
 
 def judge_run(
@@ -88,6 +98,22 @@ def judge_reviews(
     return "; ".join(reasons) or unapproved
 
 
+def judge_starter(facts: RunFacts, settings: ApprovalConfig, now: datetime) -> Approval | str:
+    """Return the approval of the person who started a run with the code of what it does, or why it does not count.
+
+    It counts where `by_code` says so. Who runs a job again is not asked: the inputs of a run never change. A no of a
+    reviewer counts, also where the environment has none any more.
+    """
+    if reason := _wrong_start(facts) or _rejected(facts, settings.environment):
+        return reason
+    starter = facts.run.actor
+    if starter is None or starter.is_bot:
+        return "no person started it with the code"
+    if lacking := facts.people.lacking(starter.login, settings.team):
+        return f"{starter.login} started it with the code, but {lacking}"
+    return Approval(starter.login, how_approved(facts.run.url), now)
+
+
 def how_approved(url: str) -> str:
     """Return how the run at `url` was approved, as records have it: an approval counts once."""
     return f"run {url}"
@@ -96,14 +122,26 @@ def how_approved(url: str) -> str:
 def _why_none(facts: RunFacts, settings: ApprovalConfig) -> str:
     """Return why no approval in the run can count, or nothing."""
     name = settings.environment
+    if reason := _wrong_start(facts):
+        return reason
+    if reason := unprotected(facts.environment, name):
+        return f"{reason}. {how_to_protect(name)}"
+    return _rejected(facts, name)
+
+
+def _rejected(facts: RunFacts, name: str) -> str:
+    """Return that a reviewer of an environment said no, or nothing."""
+    if any(word.state == "rejected" and _names(word, name) for word in facts.said):
+        return "a reviewer rejected this run, in this attempt or an earlier one; start a new run to ask again"
+    return ""
+
+
+def _wrong_start(facts: RunFacts) -> str:
+    """Return what is wrong with how the run was started, or nothing."""
     if facts.event != _EVENT or facts.run.event != _EVENT:
         return f"the run was started by {facts.event}, not by a workflow_dispatch"
     if facts.ref != f"refs/heads/{facts.branch}" or facts.run.branch != facts.branch:
         return f"the run is on {facts.ref}, not on the default branch {facts.branch}"
-    if reason := unprotected(facts.environment, name):
-        return f"{reason}. {how_to_protect(name)}"
-    if any(word.state == "rejected" and _names(word, name) for word in facts.said):
-        return "a reviewer rejected this run, in this attempt or an earlier one; start a new run to ask again"
     return ""
 
 
@@ -160,7 +198,9 @@ def run_facts(job: JobFacts, runs: Runs, repository: Repository, settings: Appro
         ReleaseSourceError: GitHub failed or refused.
     """
     said = runs.run_approvals(job.run)
-    persons = (actor.login for actor in _approvers(said, settings.environment) if not actor.is_bot)
-    people = people_of(persons, settings.team, repository)
-    environment = runs.environment(settings.environment)
-    return RunFacts(job.event, job.ref, job.branch, runs.run(job.run), environment, said, people)
+    run, environment = runs.run(job.run), runs.environment(settings.environment)
+    asked = _approvers(said, settings.environment)
+    if run.actor and by_code(environment, settings):
+        asked = (run.actor,)
+    people = people_of((actor.login for actor in asked if not actor.is_bot), settings.team, repository)
+    return RunFacts(job.event, job.ref, job.branch, run, environment, said, people)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from msgspec import DecodeError, Struct, ValidationError, json
@@ -84,6 +84,15 @@ class Handover(Struct, frozen=True, forbid_unknown_fields=True):
     plan: str
     attempt: int
     at: datetime
+
+    @property
+    def code(self) -> str:
+        """Return the 64 digits by which a person agrees to exactly this, in whatever run and whenever.
+
+        Of fewer, who can put anything into a channel makes one that a person adopts and another with the same digits.
+        """
+        same = replace(self, attempt=1, at=datetime.min.replace(tzinfo=UTC), head="")
+        return Digest.of(same.to_text().encode()).hex
 
     def to_text(self) -> str:
         """Return it as one line of JSON."""

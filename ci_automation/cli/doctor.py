@@ -169,9 +169,11 @@ def examined_repository(
     artifacts = config.artifacts if config else ()
     ghcr = [it.channel.repository for it in artifacts if str(it.channel.repository).startswith("oci://ghcr.io/")]
     asks = {it.approval.via for it in artifacts if it.approval.via}
+    by_run = ApprovalVia.WORKFLOW_DISPATCH
+    settings = [it.approval for it in artifacts if it.approval.via is by_run or not it.approval.operations_by_code]
     needed = SettingsNeeded(
         pull_requests=not asks or ApprovalVia.PULL_REQUEST in asks,
-        environment=next((it.approval.environment for it in artifacts), "flux-manifests"),
+        environment=settings[0].environment if settings else "" if artifacts else "flux-manifests",
         workflow=workflow,
         package=str(ghcr[0]).removeprefix("oci://") if ghcr else "",
         now=datetime.now(UTC),

@@ -159,6 +159,7 @@ _TABLE = {
             "to", input="For show and do: a version, an immutable tag or a digest; for lift-hold the digest of a hold"
         ),
         Option("reason", input="For show and do: why, in one line of at most 200 characters; a hold keeps it"),
+        Option("code", input="For show and do: the code that an earlier run showed, by which you approve exactly that"),
         Option("shown", input="For do and approve: the output shown of the job that ran show or review"),
         Option(
             "workflow", input="For watch: the file name of the workflow that must have succeeded, such as flux.yaml"

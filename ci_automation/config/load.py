@@ -151,6 +151,8 @@ def _unfit_approval(approval: ApprovalConfig) -> Iterator[str]:
         yield "autoMerge needs approvals: 1 or more; without reviews no person approves"
     if approval.auto_merge and approval.draft:
         yield "GitHub does not merge drafts: autoMerge and draft exclude each other"
+    if approval.operations_by_code and approval.approvals:
+        yield "operationsByCode lets one person approve, and approvals asks for others; leave one of them out"
     if approval.via is ApprovalVia.REPOSITORY_DISPATCH and approval.repository is None:
         yield "via repository-dispatch needs repository"
 

@@ -162,6 +162,11 @@ class ApprovalConfig(Section, frozen=True):
     """Let the author of a pull request approve it by merging it without a review. Default: false."""
     environment: Words = "flux-manifests"
     """The protected environment in which the run of a workflow dispatch waits. Default: flux-manifests."""
+    operations_by_code: bool = False
+    """Where that environment has no required reviewers, let a person approve an operation by the code that it shows.
+
+    Default: false, and such an operation is refused.
+    """
     workflow: WorkflowFile = "approve.yaml"
     """The workflow that a workflow dispatch starts. Default: approve.yaml."""
     repository: Repository | None = None

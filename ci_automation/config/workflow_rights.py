@@ -51,7 +51,7 @@ INPUTS_OF_CALLED = {  # those that a caller has to give, and the others; GitHub 
     "update": (("artifact",), (*_INPUTS, "approval", "app-id", "environment")),
     "approve": (("artifact", "version", "base", "target"), (*_INPUTS, "request-key", "gate", "environment")),
     "fleet": ((), (*_INPUTS, "approval", "app-id", "environments")),
-    "operate": (("operation", "artifact"), (*_INPUTS, "to", "reason", "gate", "environment", "environments")),
+    "operate": (("operation", "artifact"), (*_INPUTS, "to", "reason", "code", "gate", "environment", "environments")),
 }
 _SECRETS = ("COSIGN_KEY", "COSIGN_PASSWORD", "REGISTRY_PASSWORD", "DOCKER_CONFIG_JSON", "VAULT_TOKEN")
 _OF_APP = (*_SECRETS, "APP_PRIVATE_KEY")

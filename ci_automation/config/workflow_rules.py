@@ -70,6 +70,7 @@ def workflow_problems(
         found += _wrong_inputs(use, inputs or {})
         found += [*_wrong_group(use), *wrong_events(use, place), *missing_rights(use, config)]
         found += [*_wrong_environment(use, config), *_wrong_names(use, config, workflows)]
+        found += _lost_code(use, config)
     found += [*_different_pins(uses), *_different_groups(uses, config), *_shared_groups(uses, config)]
     found += _untrusted(uses, config, place) if place else ()
     return tuple(found)
@@ -204,6 +205,14 @@ def _wrong_environment(use: ActionUse, config: Config) -> Iterator[Problem]:
                 "waits for reviewers in a concurrency group, and blocks it for up to 30 days. Move the group to the job"
             )
             yield use.workflow.problem(f"{what} that publishes", "jobs", job, "concurrency")
+
+
+def _lost_code(use: ActionUse, config: Config) -> Iterator[Problem]:
+    """Yield the job that does not get the code by which a person approves operations."""
+    by_code = any(it.approval.operations_by_code for it in use.artifacts(config))
+    if by_code and use.command in {"show", "do", "operate"} and "code" not in use.inputs:
+        what = "gets no code, by which operationsByCode lets a person approve. Add code: ${{ inputs.code }}"
+        yield use.problem(f"{what} to its `with`, and the input code to workflow_dispatch")
 
 
 def _needed_jobs(job: Mapping[str, Any]) -> list[str]:

@@ -170,9 +170,10 @@ def examine_github(
         yield _seen(
             what, lambda: "" if object_at(client, path).flag("can_approve_pull_request_reviews") else "no", advice
         )
-    advice = f"Make it, with required reviewers: {at}/environments"
-    what = f"environment {wanted.environment} has reviewers"
-    yield _seen(what, lambda: _has_reviewers(runs, wanted.environment), advice)
+    if wanted.environment:
+        advice = f"Make it, with required reviewers: {at}/environments"
+        what = f"environment {wanted.environment} has reviewers"
+        yield _seen(what, lambda: _has_reviewers(runs, wanted.environment), advice)
     advice = f"Protect it: who may push a workflow there signs what they like: {at}/rules"
     yield _seen(f"{place.branch} is protected", lambda: _is_protected(client, place), advice)
     what, advice = f"{wanted.workflow} runs on schedule", "Look at its newest runs; where it is off, switch it on."
@@ -192,7 +193,7 @@ class SettingsNeeded(Struct, frozen=True):
     """What the repository's way of working needs of GitHub."""
 
     pull_requests: bool
-    environment: str
+    environment: str  # with the reviewers, or nothing where a code takes their place
     workflow: str
     package: str  # at ghcr.io, or nothing
     now: datetime

@@ -6,10 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci_automation.artifact.reference import LayoutDirectory, Reference
+from ci_automation.records.ledger import Ledger
+from ci_automation.registry import open_registry
+from ci_automation.registry.layout import LayoutRegistry
+from ci_automation.signing.trust import TrustedKeys
 from tests.contract.scene import CHANNEL, FIRST, NAME, PATCH
 from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
+    from ci_automation.records.notes import Record
     from tests.conftest import Once
     from tests.contract.scene import Scene
     from tests.fakes.forge.state import Run
@@ -50,12 +56,26 @@ class Dispatched:
         """Approve it as a reviewer."""
         self.scene.forge.approve(self.run.id, by)
 
+    def with_code(self, by: str = "ada") -> Dispatched:
+        """Run the job `show`, and let a person start the same with the code on its page."""
+        return dispatch(self.scene, by=by, **self.inputs, code=code_of(self.show()))
+
     def through(self) -> Ran:
         """Run all three jobs."""
         shown = self.show()
         assert shown.code == 0, shown
         self.approve()
         return self.do(shown.outputs["shown"])
+
+
+def code_of(ran: Ran) -> str:
+    """Return the code that a page shows, in its first sentence and in its last."""
+    assert (ran.code, ran.outputs["shown"]) == (0, ""), ran
+    assert "start the workflow again with the same fields" in ran.summary
+    assert "This run changed nothing. Read its page" in ran.said("warning")[0]
+    code = ran.summary.rpartition("field code: `")[2].partition("`")[0]
+    assert f"needs approval: start it again with code {code}\n" in ran.summary.partition("###")[0]
+    return code
 
 
 def configure(scene: Scene, *, approval: str = "{}", more: str = "", others: str = "", pushes: bool = True) -> None:
@@ -96,3 +116,16 @@ def dispatch(scene: Scene, operation: str, *, by: str = "ada", **inputs: str) ->
     named = {"command": operation, **inputs}
     run = scene.fleet.dispatch("flux.yaml", "main", named, by)
     return Dispatched(scene, run, {"operation": operation, **inputs})
+
+
+def ledger(channel: str = CHANNEL) -> Ledger:
+    """Return the records of a channel."""
+    registry = LayoutRegistry(LayoutDirectory(Path(channel.split(":")[1])))
+    return Ledger(registry, Reference.parse(channel), TrustedKeys((signing_key().public,)))
+
+
+def records(channel: str = CHANNEL) -> tuple[Record, ...]:
+    """Return the records of what a channel has, oldest first."""
+    digest = open_registry(Reference.parse(channel)).resolve(Reference.parse(channel))
+    assert digest
+    return ledger(channel).records(digest)

@@ -1479,6 +1479,22 @@ def test_the_stricter_rules_judge_an_adoption_too(scene: Scene, how: str) -> Non
     assert "ada approved it and also started it" in ran.log
 
 
+def test_no_code_counts_for_an_adoption_where_content_was_approved_by_others(scene: Scene) -> None:
+    configure(scene, "{via: pull-request, approvals: 1}")
+    first_content(scene)
+    forget_signature(scene)
+    ruled(scene, "{via: pull-request, operationsByCode: true}")
+    scene.fleet.environments.clear()
+    before = dict(scene.tags)
+    asked = dispatch(scene, "adopt", artifact="production")
+    shown = asked.show()
+    (warning,) = shown.said("warning")
+    assert "No code counts either: content of the channel was approved under `approvals: 1`." in warning
+    assert "operationsByCode" not in shown.summary
+    assert "field code" not in shown.summary
+    assert (asked.do(shown.outputs["shown"]).code, scene.tags) == (11, before)
+
+
 def test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval(scene: Scene) -> None:
     configure(scene, "{via: pull-request, approvals: 1}")
     first_content(scene)

@@ -32,6 +32,7 @@ from ci_automation.net.waiting import Clock
 from ci_automation.registry.port import Unreachable
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
+from tests.contract.operating import configure
 from tests.fakes.forge import Forge
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, signing_key
 
@@ -242,3 +243,14 @@ def test_the_action_looks_too_and_is_red_if_something_is_wrong(scene: Scene) -> 
     assert "good    layout:registry:production: what clusters verify" in ran.log
     assert "wrong   environment flux-manifests has reviewers" in ran.log
     assert (ran.code, "there is no such environment" in ran.summary) == (21, True)
+
+
+def test_no_reviewers_are_missing_where_a_code_takes_their_place(scene: Scene) -> None:
+    scene.fleet.environments.clear()
+    configure(scene, approval="{operationsByCode: true}")
+    ran = scene.run("doctor", artifact="production", workflow="check.yaml", key="cosign.key")
+    assert "main is protected" in ran.log
+    assert "has reviewers" not in ran.log
+    configure(scene, approval="{operationsByCode: true, via: workflow-dispatch}")  # a run that waits takes no code
+    ran = scene.run("doctor", artifact="production", workflow="check.yaml", key="cosign.key")
+    assert "wrong   environment flux-manifests has reviewers" in ran.log

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from base64 import b64encode
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.index import Index
-from ci_automation.artifact.manifest import Manifest
-from ci_automation.artifact.reference import Digest, LayoutDirectory, Reference
+from ci_automation.artifact.manifest import OCI_MANIFEST, Manifest
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.cli import run
-from ci_automation.records.ledger import Ledger
+from ci_automation.errors import RegistryError
+from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry
-from ci_automation.registry.layout import LayoutRegistry
-from ci_automation.signing.trust import Identity, TrustedKeys
-from tests.contract.operating import CONFIG, configure, dispatch, patched, push
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.trust import Identity
+from tests.contract.hostile_registry import HostileRegistry, Reply, challenge
+from tests.contract.operating import CONFIG, configure, dispatch, ledger, patched, push, records
 from tests.contract.planting import attach_junk_in
 from tests.contract.scene import CHANNEL, FIRST, MINOR, PATCH
 from tests.fakes.sigstore.tokens import encode, github_claims
@@ -27,10 +30,12 @@ from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from ci_automation.impact.overlay.builder import Build
-    from ci_automation.records.notes import Record
     from tests.conftest import Once
+    from tests.contract.hostile_registry import Seen
+    from tests.contract.operating import Dispatched
     from tests.contract.scene import Scene
     from tests.fakes.sigstore import LocalSigstore
 
@@ -47,17 +52,29 @@ def ahead(scene: Scene, hours: int) -> Callable[[], datetime]:
     return scene.forge.now
 
 
-def ledger(channel: str = CHANNEL) -> Ledger:
-    """Return the records of a channel."""
-    registry = LayoutRegistry(LayoutDirectory(Path(channel.split(":")[1])))
-    return Ledger(registry, Reference.parse(channel), TrustedKeys((signing_key().public,)))
+def point_to_the_first(scene: Scene) -> str:
+    """Let somebody move the tag to the digest that the channel had first, and return that."""
+    channel = Reference.parse(CHANNEL)
+    first = scene.tags[next(tag for tag in scene.tags if tag.startswith(f"{FIRST}-"))]
+    registry = open_registry(channel)
+    registry.put_manifest(channel, registry.manifest(channel.at_digest(Digest.parse(first))))
+    assert scene.channel == first
+    return first
 
 
-def records(channel: str = CHANNEL) -> tuple[Record, ...]:
-    """Return the records of what a channel has, oldest first."""
-    digest = open_registry(Reference.parse(channel)).resolve(Reference.parse(channel))
-    assert digest
-    return ledger(channel).records(digest)
+def put_back_without_a_record(scene: Scene, to: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Dispatched, str]:
+    """Put a channel back by a job that ends right before its record; return the run, and what was shown."""
+    asked = dispatch(scene, "rollback", to=to)
+    shown = asked.show().outputs["shown"]
+    asked.approve()
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordWriter, "attach", _die)
+        assert asked.do(shown).code == 20
+    return asked, shown
+
+
+def _die(*_: object) -> None:
+    raise RegistryError("the registry is gone")
 
 
 class TestRollback:
@@ -97,12 +114,79 @@ class TestRollback:
         assert f"rolled back to {FIRST}" in done.summary
         assert "Approved by ada" in done.summary
 
+    def test_puts_a_channel_back_whose_tag_was_moved(self, scene: Scene) -> None:
+        last, first = scene.channel, point_to_the_first(scene)
+        asked = dispatch(scene, "rollback", to=last)
+        shown = asked.show()
+        assert shown.code == 0, shown
+        assert f"The tag was moved back from {PATCH} to {FIRST} without a record." in shown.summary
+        asked.approve()
+        done = asked.do(shown.outputs["shown"])
+        assert (done.code, done.outputs["digest"]) == (0, last), done
+        assert f"put back at {PATCH}" in done.summary
+        again = asked.do(shown.outputs["shown"])
+        assert (again.code, again.outputs["changed"]) == (0, "false"), again
+        record = records()[-1]
+        assert (scene.channel, record.put_back, str(record.previous)) == (last, True, first)
+        assert record.approval is not None
+        assert record.approval.by == "ada"
+
+    def test_that_put_a_channel_back_and_ended_before_its_record_writes_it_when_it_runs_again(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        last, first = scene.channel, point_to_the_first(scene)
+        asked, killed = put_back_without_a_record(scene, last, monkeypatch)
+        assert (scene.channel, len(records())) == (last, 1)
+        again = asked.do(killed)
+        assert again.code == 0, again
+        *_, record = records()
+        assert (record.put_back, str(record.previous), record.approval and record.approval.by) == (True, first, "ada")
+        assert len(records()) == 2
+        once_more = asked.do(killed)
+        assert (once_more.code, once_more.outputs["changed"], len(records())) == (0, "false", 2), once_more
+
+    def test_that_put_a_channel_back_and_ended_before_its_record_does_it_again_where_the_tag_was_moved_again(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        last, first = scene.channel, point_to_the_first(scene)
+        asked, killed = put_back_without_a_record(scene, last, monkeypatch)
+        point_to_the_first(scene)
+        assert (asked.do(killed).code, scene.channel) == (0, last)
+        assert (records()[-1].put_back, str(records()[-1].previous)) == (True, first)
+
+    def test_that_put_a_channel_back_writes_no_record_where_another_is_about_what_came_since(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        last, _ = scene.channel, point_to_the_first(scene)
+        asked, killed = put_back_without_a_record(scene, last, monkeypatch)
+        channel = Reference.parse(CHANNEL)
+        registry = open_registry(channel)
+        came = replace(records()[-1], at=datetime.now(UTC) + timedelta(minutes=1))
+        RecordWriter(registry, channel, KeySigner(signing_key())).write(registry.manifest(channel), came)
+        again = asked.do(killed)
+        assert (again.code, len(records())) == (12, 2), again
+        assert "the approval does not count any more: plan was" in again.summary
+
     def test_its_page_names_the_other_channels_that_have_the_release(self, scene: Scene) -> None:
         shutil.copytree(scene.runner.workspace / "registry", scene.runner.workspace / "edge")
         said = f"edge has {PATCH} too: roll back each channel by itself."
         assert said not in dispatch(scene, "rollback", to=FIRST).show().summary
         configure(scene, others="- {name: edge, url: 'layout:edge:production'}\n")
         assert said in dispatch(scene, "rollback", artifact="production", to=FIRST).show().summary
+
+    def test_its_page_reads_the_other_channels_with_the_logins_of_the_job(self, scene: Scene) -> None:
+        channel = Reference.parse(CHANNEL)
+        found = open_registry(channel).manifest(channel).raw
+
+        def private(seen: Seen) -> Reply:
+            is_known = seen.authorization == f"Basic {b64encode(b'robot:word').decode()}"
+            return Reply(200, found, {"Content-Type": OCI_MANIFEST}) if is_known else challenge('Basic realm="r"')
+
+        with HostileRegistry(private) as registry:
+            configure(scene, others=f"- {{name: edge, url: 'oci://{registry.host}/acme/flux:edge'}}\n")
+            logins = json.dumps({"auths": {registry.host: {"username": "robot", "password": "word"}}})
+            shown = dispatch(scene, "rollback", artifact="production", to=FIRST).show(docker_config=logins)
+        assert f"edge has {PATCH} too: roll back each channel by itself." in shown.summary, shown
 
     def test_what_is_done_takes_one_request_more_than_an_approval(self, scene: Scene) -> None:
         asked = dispatch(scene, "rollback", to=FIRST)
@@ -352,6 +436,23 @@ class TestAdopt:
         foreign.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
         ran = foreign.run(approval="none")
         assert (ran.code, ran.outputs["target-version"]) == (0, PATCH), ran
+
+    def test_its_page_is_in_the_summary_however_wide_the_letters_of_its_files_are(self, foreign: Scene) -> None:
+        folder = foreign.runner.workspace / "overlay"
+        folder.mkdir()
+        for name in "abcdefghijkl":
+            (folder / f"{name}.yaml").write_text(f"# {'漢' * 600}\n" * 90)
+        own = ["--flux-version", FIRST, "--releases", "../releases", "--signing", "key", "--key", "other.key"]
+        given = ["--public-key", self.public(foreign), "--overlay", "overlay"]
+        assert run(["init", "layout:wide:production", *own, *given]) == 0
+        text = (foreign.runner.workspace / CONFIG).read_text().replace("layout:foreign:", "layout:wide:")
+        (foreign.runner.workspace / CONFIG).write_text(text)
+        push(foreign, text)
+        shown = dispatch(foreign, "adopt").show()
+        assert shown.outputs["shown"], shown
+        assert str(tag_of(foreign, "wide", "production")) in shown.summary
+        assert "… (cut here)" in shown.summary
+        assert "An approval of this run in the environment counts for exactly this" in shown.summary
 
     def test_in_a_pause_it_adopts_and_runs_publish_nothing_until_the_pause_ends(self, foreign: Scene) -> None:
         had, text = tag_of(foreign, "foreign", "production"), (foreign.runner.workspace / CONFIG).read_text()
@@ -619,6 +720,21 @@ class TestKeyless:
         keyless.runner.variables.update(self.token(local))
         ran = asked.do(shown.outputs["shown"], key="")
         assert (ran.code, ran.outputs["target-version"]) == (0, FIRST), ran
+
+    def test_a_code_approves_what_is_shown_without_a_token(self, keyless: Scene, local: LocalSigstore) -> None:
+        text = (keyless.runner.workspace / CONFIG).read_text()
+        text = text.replace("{name: production,", "{name: production, approval: {operationsByCode: true},")
+        (keyless.runner.workspace / CONFIG).write_text(text)
+        push(keyless, text)
+        keyless.fleet.environments.clear()
+        for name in self.token(local):
+            keyless.runner.variables.pop(name)
+        asked = dispatch(keyless, "rollback", to=FIRST).with_code()
+        shown = asked.show().outputs["shown"]
+        keyless.runner.variables.update(self.token(local))
+        ran = asked.do(shown, key="")
+        assert (ran.code, ran.outputs["target-version"]) == (0, FIRST), ran
+        assert "Approved by ada" in ran.summary
 
     @pytest.mark.parametrize(("accepted", "code"), [("true", 0), ("false", 10)])
     def test_a_called_workflow_shows_what_it_signs_as_itself_only_where_that_is_accepted(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.approved_run import RunFacts, judge_run
+from ci_automation.approval.approved_run import RunFacts, judge_run, judge_starter
 from ci_automation.approval.counting import People
 from ci_automation.approval.handover import MAX_AGE, NOTHING, Handover, HandoverVoid, InvalidHandover
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, NotCounted
@@ -153,6 +153,51 @@ def test_a_yes_does_not_count(found: RunFacts, reason: str) -> None:
     assert re.search(reason, verdict.reason)
 
 
+STARTED = facts(run=replace(RUN, actor=ALICE), environment=None, said=())
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param(replace(STARTED, event="repository_dispatch"), "by repository_dispatch", id="another event"),
+        pytest.param(replace(STARTED, event="push"), "started by push", id="a push"),
+        pytest.param(
+            replace(STARTED, run=replace(STARTED.run, event="push")), "workflow_dispatch", id="another, says GitHub"
+        ),
+        pytest.param(replace(STARTED, ref="refs/tags/main"), "not on the default branch main", id="a tag"),
+        pytest.param(replace(STARTED, ref="refs/heads/feature"), "not on the default branch main", id="a branch"),
+        pytest.param(
+            replace(STARTED, run=replace(STARTED.run, branch="feature")), "default branch", id="a branch, says GitHub"
+        ),
+        pytest.param(replace(STARTED, run=replace(RUN, actor=None)), "no person started it", id="nobody"),
+        pytest.param(replace(STARTED, run=replace(RUN, actor=BOT)), "no person started it", id="an App"),
+        pytest.param(
+            replace(STARTED, run=replace(RUN, actor=BOT, triggering_actor=ALICE)),
+            "no person started it",
+            id="an App, and a person runs it again",
+        ),
+        pytest.param(replace(STARTED, people=People({"alice": "read"})), "alice .* may not write", id="a reader"),
+        pytest.param(replace(STARTED, people=People({"bob": "write"})), "alice .* may not write", id="a stranger"),
+        pytest.param(replace(STARTED, said=(said(BOB, "rejected"),)), "a reviewer rejected", id="a no before"),
+    ],
+)
+def test_who_starts_a_run_with_its_code_does_not_approve_it(found: RunFacts, reason: str) -> None:
+    judgement = judge_starter(found, ApprovalConfig(operations_by_code=True), NOW)
+    assert isinstance(judgement, str)
+    assert re.search(reason, judgement)
+
+
+def test_who_starts_a_run_with_its_code_approves_it_in_the_team_alone() -> None:
+    settings = ApprovalConfig(operations_by_code=True, team="acme/platform")
+    how = "run https://github.com/acme/fleet/actions/runs/7"
+    assert judge_starter(STARTED, replace(settings, team=None), NOW) == Approval("alice", how, NOW)
+    assert judge_starter(STARTED, settings, NOW) == (
+        "alice started it with the code, but is not in the team acme/platform now"
+    )
+    member = replace(STARTED, people=People({"alice": "write"}, frozenset({"alice"})))
+    assert judge_starter(member, settings, NOW) == Approval("alice", how, NOW)
+
+
 def test_the_key_of_another_request_is_refused() -> None:
     assert judged(facts(), "0" * 16) == NotCounted(REQUEST, "the key belongs to another request")
 
@@ -254,6 +299,14 @@ def test_each_change_since_voids_it(name: str) -> None:
 def test_what_is_too_old_or_of_the_future_is_void(later: timedelta) -> None:
     with pytest.raises(HandoverVoid, match="counts for 7 days"):
         SHOWN.require_same(replace(SHOWN, at=NOW + later))
+
+
+def test_a_code_has_all_digits_of_a_digest_so_that_nobody_makes_two_operations_with_the_same() -> None:
+    assert re.fullmatch(r"[0-9a-f]{64}", SHOWN.code)
+    names = ("command", "name", "artifact", "base", "target", "content", "rules", "plan")
+    others = [Handover.parse(json.dumps({**json.loads(SHOWN.to_text()), name: OTHER})) for name in names]
+    assert len({SHOWN.code, *(it.code for it in others)}) == 9
+    assert replace(SHOWN, attempt=2, head="b" * 40, at=NOW + MAX_AGE).code == SHOWN.code
 
 
 def test_what_another_attempt_showed_is_void() -> None:

@@ -39,6 +39,8 @@ DISPATCH = ({"flux.yaml": "flux-by-dispatch.yaml", "approve.yaml": "approve.yaml
 FLEET = ({"flux.yaml": "fleet.yaml"}, TWO)
 PROMOTE = ({"flux.yaml": "flux.yaml"}, WAVES + verify("flux"))  # without the line `artifact`
 WITH_KEY = ({"flux.yaml": "with-key/flux.yaml", "approve.yaml": "with-key/approve.yaml"}, KEY)
+BY_CODE = (PULL_REQUEST[0], ONE.replace("'}", "', approval: {operationsByCode: true}}"))
+KEY_BY_CODE = (WITH_KEY[0], BY_CODE[1] + KEY.removeprefix(ONE))
 CONSUMERS = ({"flux.yaml": "flux.yaml", "consumers.yaml": "consumers.yaml"}, ONE)
 WATCH = ({"flux.yaml": "flux.yaml", "watch.yaml": "watch.yaml"}, "")
 PREVIEW = ({"flux.yaml": "flux.yaml", "preview.yaml": "preview.yaml"}, ONE)
@@ -54,6 +56,8 @@ WAYS = {
     "several with keys": ({"flux.yaml": "with-key/fleet.yaml"}, TWO + "defaults: {signing: {key: env://COSIGN_KEY}}\n"),
     "consumers": CONSUMERS,
     "watched": WATCH,
+    "operations by a code": BY_CODE,
+    "operations by a code, with a key": KEY_BY_CODE,
     "on request": ({"flux.yaml": "requested.yaml"}, ONE),
 }
 NAMED = "          artifact: oci://ghcr.io/acme/flux-manifests:production\n"
@@ -184,7 +188,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "flux.yaml",
         GROUP,
         "",
-        "flux.yaml:42:3: jobs.flux: publishes in no concurrency group",
+        "flux.yaml:45:3: jobs.flux: publishes in no concurrency group",
         id="no group",
     ),
     pytest.param(
@@ -353,6 +357,19 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "",
         id="the job's own rights count",
     ),
+    # codes
+    *(
+        pytest.param(
+            way,
+            "flux.yaml",
+            "code: ${{ inputs.code }}\n",
+            "\n",
+            f"jobs.{job}: gets no code, by which operationsByCode lets a person approve. Add code: ${{{{",
+            id=f"no code for {job}",
+        )
+        for way, job in ((BY_CODE, "show"), (BY_CODE, "do"), (KEY_BY_CODE, "operate"))
+    ),
+    pytest.param(PULL_REQUEST, "flux.yaml", "code: ${{ inputs.code }}\n", "\n", "", id="no code that counts"),
     # environments
     pytest.param(
         DISPATCH,
@@ -441,7 +458,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "flux.yaml",
         "artifact: oci://ghcr.io/acme/flux-manifests:production",
         "artifact: oci://ghcr.io/acme/flux-manifest:production",
-        "flux.yaml:68:11: jobs.flux.steps[1].with.artifact: the configuration has no artifact",
+        "flux.yaml:71:11: jobs.flux.steps[1].with.artifact: the configuration has no artifact",
         id="an artifact that is not configured",
     ),
     pytest.param(
@@ -753,7 +770,7 @@ class TestCommand:
         assert run(["config", "validate", "--workflows", str(tmp_path), "--repository", "acme/fleet"]) == 0
         said = capsys.readouterr().err
         assert (
-            "flux.yaml:35:3: on.push: starts no run for a merge that changes .github/flux-manifests.lock.yaml" in said
+            "flux.yaml:38:3: on.push: starts no run for a merge that changes .github/flux-manifests.lock.yaml" in said
         )
 
     def test_exits_with_2_and_the_place_of_each_problem(
@@ -764,7 +781,7 @@ class TestCommand:
         (tmp_path / "config.yaml").write_text(ONE)
         arguments = ["config", "validate", "--workflows", str(tmp_path), "--config", str(tmp_path / "config.yaml")]
         assert run(arguments) == 2
-        assert f"{tmp_path}/flux.yaml:65:9: jobs.flux.steps[1].uses: uses acme" in capsys.readouterr().err
+        assert f"{tmp_path}/flux.yaml:68:9: jobs.flux.steps[1].uses: uses acme" in capsys.readouterr().err
         (tmp_path / "flux.yaml").write_text(SHIPPED["flux.yaml"].read_text())
         assert run(arguments) == 0
         captured = capsys.readouterr()
