@@ -8,16 +8,15 @@ from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers
 from ci_automation.flows.setting_up.cluster_steps import (
     left_before_commit,
+    left_for_clusters,
     left_to_decide,
     left_to_follow,
     left_to_name,
     left_to_verify,
 )
-from ci_automation.flows.setting_up.commands import in_clusters
 from ci_automation.flows.setting_up.differing import enumerated
 from ci_automation.flows.setting_up.files import ENVIRONMENT, PUBLIC_KEY, other_registries
-from ci_automation.flows.setting_up.moving import left_for_clusters
-from ci_automation.flows.setting_up.todo import CAREFUL, DECIDE, LAST
+from ci_automation.flows.setting_up.todo import CAREFUL, DECIDE, LAST, in_clusters
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.cluster_objects import named_secrets
 
