@@ -24,6 +24,12 @@ _MAX_BITS = 64
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = frozenset({f"{_TAG}bool", f"{_TAG}int", f"{_TAG}float", f"{_TAG}null"})
 _MERGE = f"{_TAG}merge"
+# What no version of YAML takes for anything but a text, and texts of several lines of which a block loses nothing.
+_TEXT = re.compile(
+    r"(?!(?i:true|false|null|yes|no|on|off|y|n)\Z)[A-Za-z]+(_[A-Za-z]+)*|[a-z]+(-[a-z0-9]+)+|\./[a-z0-9/-]*"
+    r"|oci://[a-z0-9.:/_-]+|[a-z]+(\.[a-z]+)+/[a-z0-9-]+|([0-9]+(ms|s|m|h))+|\$\{\{ [a-z]+\.[A-Z_]+ \}\}"
+)
+_BLOCK = re.compile(r"(?=[!-~])(?:[ -~]*[!-~]\n|\n)*[ -~]*[!-~]\n?")
 _CONFLICT = re.compile(r"^(?:<{7}|>{7})(?= )", re.MULTILINE)
 
 
@@ -131,10 +137,6 @@ def nodes(written: str) -> tuple[yaml.Node, ...]:
     return tuple(node for node in found if node.tag != f"{_TAG}null")
 
 
-def _line(mark: _Mark | None) -> int:
-    return mark.line + 1 if mark else 0
-
-
 def is_a(node: yaml.Node, kind: str) -> bool:
     """Return whether a node is a mapping, a sequence or a scalar, whatever its tag says."""
     return getattr(node, "id", "") == kind
@@ -176,12 +178,12 @@ def _mapping(node: yaml.Node) -> dict[str, Any]:
         if key.tag == _MERGE:
             for each in value.value if is_a(value, "sequence") else (value,):
                 if not is_a(each, "mapping"):
-                    raise Unreadable("<< merges a value that is not a mapping", _line(key.start_mark))
+                    raise Unreadable("<< merges a value that is not a mapping", _place(key.start_mark)[0])
                 merged = _mapping(each) | merged
         elif is_a(key, "scalar"):
             own[key.value] = plain(value)
         else:
-            raise Unreadable("a key is not a text", _line(key.start_mark))
+            raise Unreadable("a key is not a text", _place(key.start_mark)[0])
     return merged | own
 
 
@@ -191,7 +193,7 @@ def repeated(node: yaml.Node) -> int:
         seen: set[str] = set()
         for key in (key for key, _ in node.value if is_a(key, "scalar")):
             if key.value in seen:
-                return _line(key.start_mark)
+                return _place(key.start_mark)[0]
             seen.add(key.value)
     return next((line for child in _children(node) if (line := repeated(child))), 0)
 
@@ -245,7 +247,7 @@ def line_of(node: yaml.Node, *path: str | int) -> int:
 def child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
     """Return the line and the node of an entry: the line of the key in a mapping, or of the item in a list."""
     found = _entry(node, part)
-    return found and (_line(found[0]), found[1])
+    return found and (_place(found[0])[0], found[1])
 
 
 def _entry(node: yaml.Node, part: str | int) -> tuple[yaml.Mark | None, yaml.Node] | None:
@@ -274,14 +276,24 @@ def as_node(value: object) -> Any:  # noqa: ANN401  # a node of YAML
 
 
 def yaml_of(value: object, *, flow: bool) -> str:
-    """Return a value as YAML, in one line or with a text of several lines as it is."""
+    """Return a value as YAML, in one line or in blocks.
+
+    A text that a version of YAML could take for anything else is between double quotes.
+    """
     import yaml
 
-    class Lines(yaml.SafeDumper):
-        """Keeps the lines of texts, and has no aliases."""
+    class Writer(yaml.SafeDumper):
+        """Has no aliases, and indents lists."""
 
         def ignore_aliases(self, _: object) -> bool:
             return True
 
-    Lines.add_representer(str, lambda to, it: to.represent_scalar(f"{_TAG}str", it, style="|" if "\n" in it else None))
-    return yaml.dump(value, Dumper=Lines, default_flow_style=flow, sort_keys=False, width=sys.maxsize).strip()
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # as PyYAML calls it
+            super().increase_indent(flow, indentless=False)
+
+    def written(to: yaml.SafeDumper, it: str) -> yaml.Node:
+        style = None if _TEXT.fullmatch(it) else "|" if "\n" in it and _BLOCK.fullmatch(it) else '"'
+        return to.represent_scalar(f"{_TAG}str", it, style=style)
+
+    Writer.add_representer(str, written)
+    return yaml.dump(value, Dumper=Writer, default_flow_style=flow, sort_keys=False, width=sys.maxsize).strip()

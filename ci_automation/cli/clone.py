@@ -112,12 +112,18 @@ def written_at(path: Path) -> str | None:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
-def require_own(top: Path, path: str) -> None:
-    """Check that a file can be written where it is to be: a link in a clone leads wherever its author likes.
+def after_change(top: Path, path: str) -> str:
+    """Return what to do about a file of `setup` that is going to change, and whether Git has what it was."""
+    if path.endswith("/sync.yaml"):
+        return f": apply it to each cluster of {PurePosixPath(path).parent.name}, one first"
+    if not path.startswith(".github/workflows/"):
+        return ""
+    is_kept = git(top, "ls-files", "--", path) and not git(top, "status", "--porcelain", "--", path)
+    return f"; `git diff {path}` has what it was" if is_kept else "; only the difference above has what it was"
 
-    Raises:
-        NotOwnFile: something else is there, or on the way.
-    """
+
+def require_own(top: Path, path: str) -> None:
+    """Raise `NotOwnFile` unless a file can be written there: a link in a clone leads wherever its author likes."""
     *folders, file = ((top / path), *(top / path).parents)[: len(PurePosixPath(path).parts)][::-1]
     for place, is_fit in (*((folder, Path.is_dir) for folder in folders), (file, Path.is_file)):
         if place.is_symlink() or (place.exists() and not is_fit(place)):

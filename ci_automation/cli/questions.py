@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,13 @@ from ci_automation.cli.clone import (
     UnknownRepository,
     bootstrapped_folders,
     checkout_of_action,
-    default_branch,
     free_folder,
     other_host,
     place_of_clone,
     written_at,
 )
-from ci_automation.cli.output import print_aside
-from ci_automation.cli.places import existing_at
+from ci_automation.cli.output import done_with_progress, print_aside, progress
+from ci_automation.cli.places import existing_at, kustomize
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.setting_up.answers import (
@@ -37,7 +36,8 @@ from ci_automation.flows.setting_up.answers import (
     require_action,
     require_plain,
 )
-from ci_automation.flows.setting_up.cluster_folders import ClusterNames, read_migration
+from ci_automation.flows.setting_up.cluster_folders import read_migration
+from ci_automation.flows.setting_up.cluster_names import require_known
 from ci_automation.flows.setting_up.files import actions_of
 from ci_automation.flows.setting_up.overlays import first_overlay
 from ci_automation.flows.workspace import read_overlay_folder
@@ -63,7 +63,8 @@ Workflows take the action from a repository of your organisation that has this p
 
 _SIGNING = """\
   keyless: GitHub's identity signs. There is nothing to keep, and the repository's name is in a public log.
-  key: a cosign key signs. You keep it in secrets, in one environment for each channel."""
+  key: a cosign key signs. You keep it in secrets, in one environment for each channel. A private repository without
+  GitHub Enterprise needs this, since GitHub has no reviewers there: you start channels in a terminal then."""
 _APPROVAL = """\
   pull-request: a run opens a pull request, and its merge approves.
   workflow-dispatch: a run waits for a reviewer."""
@@ -104,10 +105,16 @@ class Questions(Struct, frozen=True):
         if (told := self.told[option]) is not None:
             return told
         if sys.stdin.isatty() and not self.yes:
+            done_with_progress()
             if meaning:
                 print_aside(meaning)
             usual = default or offered
-            return str(click.prompt(question, usual, value_proc=fit, err=True)).strip() or usual or ""
+            while True:
+                answer = str(click.prompt(question, usual, err=True)).strip() or usual or ""
+                try:
+                    return fit(answer) if fit else answer
+                except click.UsageError as error:
+                    click.echo(f"error: {error.message}", err=True)
         if default is None:
             raise Unanswered(option)
         return default
@@ -116,18 +123,17 @@ class Questions(Struct, frozen=True):
 def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str, place: GitHubPlace) -> str:
     """Return the action's repository, with the commit of the workflows that sign if it is not the one `shipped`.
 
-    Raises:
-        Unanswered: the workflows have several, or there is no default, and no terminal.
-        UnfitAnswer: the answer is not the address of an action.
+    Workflows that have one answer the question.
     """
     pinned = {it.removesuffix(f"@{shipped}") for workflow in signing for it in actions_of(workflow or "")}
     default = None if len(pinned) > 1 else next(iter(pinned), None) or checkout_of_action(place.server)
-    action = ask.answer(
+    action = (default if pinned and not ask.told["action"] else None) or ask.answer(
         "action",
         "Which repository has this action, as OWNER/ci-automation?",
         default,
         offered=f"{place.repository.partition('/')[0]}/ci-automation",
         meaning="" if default else _EXPLAINED,
+        fit=partial(_action_of, place.server),
     )
     require_action(action, place.server)
     kept = [it for it in pinned if it.startswith(f"{action}@")]
@@ -135,22 +141,23 @@ def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str,
 
 
 def answered_ways(ask: Questions, known: Artifact | None) -> tuple[SigningMode, ApprovalVia]:
-    """Return how runs sign and ask: by default as configured for a channel."""
-    keyed = known is not None and known.signing.mode in {SigningMode.KEY, SigningMode.KMS}
-    usual = str((known.approval.via if known else None) or ApprovalVia.PULL_REQUEST)
+    """Return how runs sign and ask: as configured for a channel, unless an option says otherwise."""
+    if known is not None:
+        keyed = known.signing.mode in {SigningMode.KEY, SigningMode.KMS}
+        usual = str(known.approval.via or ApprovalVia.PULL_REQUEST)
+        return (
+            SigningMode(ask.told["signing"] or ("key" if keyed else "keyless")),
+            ApprovalVia(ask.told["approval"] or usual),
+        )
     signing = ask.answer(
-        "signing",
-        "Sign keyless, or with a key?",
-        "key" if keyed else "keyless",
-        meaning=_SIGNING,
-        fit=_one_of("keyless", "key"),
+        "signing", "Sign keyless, or with a key?", "keyless", meaning=_SIGNING, fit=_one_of("keyless", "key")
     )
     approval = ask.answer(
         "approval",
         "Ask for approvals by pull-request, or workflow-dispatch?",
-        usual,
+        "pull-request",
         meaning=_APPROVAL,
-        fit=_one_of(*dict.fromkeys(("pull-request", "workflow-dispatch", usual))),
+        fit=_one_of("pull-request", "workflow-dispatch"),
     )
     return SigningMode(signing), ApprovalVia(approval)
 
@@ -159,9 +166,6 @@ def answered_place(ask: Questions, top: Path) -> GitHubPlace:
     """Return the repository on GitHub with its default branch."""
     if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
         raise NotGitHub(host) if (host := other_host(top)) else UnknownRepository(top)
-    if not ask.told["branch"]:
-        why = f"{default_branch(top)[1]}. If that is another, give --branch NAME."
-        print_aside(f"Workflows run and sign on the branch {place.branch}: {why}")
     return place
 
 
@@ -177,6 +181,15 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return lambda answer: click.Choice(choices, case_sensitive=False).convert(answer, None, None)
 
 
+def _action_of(server: str, action: str) -> str:
+    """Return the repository of the action, if it can be one."""
+    try:
+        require_action(action, server)
+    except UnfitAnswer as error:
+        raise click.BadParameter(f"{error}. {error.hint}") from error
+    return action
+
+
 def _overlay_of(top: Path, folder: str) -> str:
     """Return the folder if it can be an overlay, or is - for none."""
     try:
@@ -186,17 +199,6 @@ def _overlay_of(top: Path, folder: str) -> str:
     except Error as error:
         raise click.BadParameter(str(error)) from error
     return folder
-
-
-class UnknownCluster(UsageError):
-    """A list of clusters has a name that is that of no folder of `flux bootstrap`."""
-
-    hint = "Nothing was written. Correct the name, or delete its line, and run `setup` again."
-
-    def __init__(self, path: str, name: str, known: Collection[str]) -> None:
-        near = difflib.get_close_matches(name, known, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        super().__init__(f"{path} has {name}, and no folder of `flux bootstrap` is named so{meant}")
 
 
 def own_files(
@@ -211,10 +213,11 @@ def own_files(
     every = {name: (written_at(top / objects / name / CLUSTERS) or "").split() for name in tags}
     listed = {name: every[name] for name in family.channels}
     synced = bootstrapped_folders(top)
-    _require_folders(objects, listed, synced)
+    require_known(objects, listed, synced)
     overlay = known.overlay if known else None
     taken = read_overlay_folder(top, overlay) if overlay and (top / overlay).exists() else None
-    migration = read_migration(top, synced, every, _kustomizations(family, configured), taken)
+    say = progress(verbose=False, text=True)
+    migration = read_migration(top, synced, every, _kustomizations(family, configured), taken, kustomize(), say)
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
     looked = [name for name in family.channels if name in there and (migration or name == first)]
     existing = {name: found for name in looked if (found := existing_at(family.channels[name]))}
@@ -231,8 +234,20 @@ def own_files(
         flags=known.flags if known else migration.source.flags if migration and first not in there else {},
         migration=migration,
         existing=existing,
+        signed=frozenset(name for name in there if (it := configured.get(family.channels[name])) and _is_signed(it)),
         unlike=existing[first].unlike(top, folder) if first in existing else (),
     )
+
+
+def _is_signed(artifact: Artifact) -> bool:
+    """Return whether `verify` says that a channel is signed; if that cannot be told, it is not."""
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.wiring import reading, reading_intent
+    from ci_automation.flows.verify import verify_channel
+
+    with suppress(Error):
+        return verify_channel(*reading(artifact.name, Arguments()), reading_intent(Arguments())).problem is None
+    return False
 
 
 def _of_family(
@@ -252,14 +267,6 @@ def _kustomizations(family: Family, configured: Mapping[Reference, Artifact]) ->
         known = configured.get(channel)
         found[name] = (known.sync or SyncSettings()).kustomization if known else None if name in family.sources else {}
     return found
-
-
-def _require_folders(objects: str, listed: Mapping[str, Iterable[str]], synced: Sequence[str]) -> None:
-    """Check that each cluster of a list has one of the folders that `flux bootstrap` made, if there are any."""
-    known = [*map(ClusterNames.of(synced).name, synced)] if synced else []
-    for channel, there in listed.items() if known else ():
-        if unknown := [name for name in there if name not in known]:
-            raise UnknownCluster(f"{objects}/{channel}/{CLUSTERS}", unknown[0], known)
 
 
 def _folder(

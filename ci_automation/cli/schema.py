@@ -194,6 +194,11 @@ FORMS: dict[str, Schema] = {
         overlaysCompared=_FLAG,
     ),
     "doctor": _form("What keeps runs from their work.", healthy=_FLAG, findings=_listed("Diagnosis")),
+    "setup": _form(
+        "The files that `setup` wrote, and the steps that it left to a person.",
+        files=_list(_form("", "path state")),
+        steps=_list(_form("", "section text commands", done=_FLAG)),
+    ),
     "config": _form(
         "A configuration that is valid, and workflows that fit.",
         valid=_FLAG,

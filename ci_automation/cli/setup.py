@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,8 @@ from msgspec.structs import asdict, replace
 
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.cli.clone import free_folder, require_own, top_of, written_at
-from ci_automation.cli.output import confirmed, print_aside, print_parts, print_text
+from ci_automation.cli.clone import after_change, default_branch, free_folder, require_own, top_of, written_at
+from ci_automation.cli.output import confirmed, print_aside, print_json, print_parts, print_text
 from ci_automation.cli.parameters import HeadedCommand, details_option
 from ci_automation.cli.places import tags_beside
 from ci_automation.cli.questions import (
@@ -38,16 +39,17 @@ from ci_automation.flows.setting_up.answers import (
     families,
     named_references,
 )
-from ci_automation.flows.setting_up.files import WORKFLOWS, setup_files, shipped_pin
+from ci_automation.flows.setting_up.configuration import PUBLIC_KEY
+from ci_automation.flows.setting_up.files import WORKFLOWS, actions_of, setup_files, shipped_pin
 from ci_automation.flows.setting_up.overlays import first_overlay
-from ci_automation.flows.setting_up.steps import left_to_do
-from ci_automation.flows.setting_up.todo import TODO, list_text, one_list, with_boxes
+from ci_automation.flows.setting_up.steps import at_the_end, left_to_do
+from ci_automation.flows.setting_up.todo import TODO, list_text, one_list, steps_left, with_boxes
 from ci_automation.flux.text import unified_diff
 from ci_automation.report.blocks import MarkedLine
 from ci_automation.report.sync import sync_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.questions import Tags
@@ -64,8 +66,9 @@ class MistypedChannel(UsageError):
         "terminal, without --yes, and answer yes."
     )
 
-    def __init__(self, channel: Reference, near: str) -> None:
-        super().__init__(f"{channel} does not exist; did you mean {near}?")
+    def __init__(self, channel: Reference, near: str, *, is_known: bool) -> None:
+        lacks = "does not exist" if is_known else f"is not in {CONFIGURATION}"
+        super().__init__(f"{channel} {lacks}; did you mean {near}?")
 
 
 class UndecidedChanges(UsageError):
@@ -100,8 +103,9 @@ class UndecidedChanges(UsageError):
     is_flag=True,
     help="take the defaults, and change files that are there after printing the diff, without asking",
 )
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", help="for people or programs")
 @details_option
-def setup_command(channels: tuple[str, ...], *, after: str | None, yes: bool, **told: str | None) -> None:
+def setup_command(channels: tuple[str, ...], *, after: str | None, yes: bool, output: str, **told: str | None) -> None:
     """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
 
     It asks at most five questions, and reads what is there: the remote of the clone, the channel, the configuration,
@@ -127,13 +131,13 @@ def setup_command(channels: tuple[str, ...], *, after: str | None, yes: bool, **
             raise UnfitAnswer(f"{channel!r} is not a channel: give each as a word of its own")
     told["channels"], written = " ".join(channels) or None, list[str]()
     try:
-        _set_up(Questions(told, yes=yes), after, written)
+        _set_up(Questions(told, yes=yes), after, output, written)
     except (click.Abort, KeyboardInterrupt) as error:
         error.add_note(f"Of its files it wrote only {', '.join(written)}." if written else "No file was written.")
         raise
 
 
-def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
+def _set_up(ask: Questions, after: str | None, output: str, written: list[str]) -> None:
     """Ask, write the files, and print what is left; `written` gets the path of each file that is written."""
     top = top_of(Path.cwd())
     existing = written_at(top / CONFIGURATION)
@@ -145,30 +149,43 @@ def _set_up(ask: Questions, after: str | None, written: list[str]) -> None:
             files.update(_files(top, answers, lambda path: files.get(path) or written_at(top / path)))
     for path in (*files, TODO):
         require_own(top, path)
-    declined = _declined(top, files, yes=ask.yes)
+    if not ask.told["branch"]:
+        why = f"{default_branch(top)[1]}. If that is another, give --branch NAME."
+        print_aside(f"Workflows run and sign on the branch {answered[0].place.branch}: {why}")
+    declined = _declined(top, files, print_text if output == "text" else print_aside, yes=ask.yes)
     config = parse_config(files[CONFIGURATION].encode(), CONFIGURATION)
-    left = one_list(left_to_do(it, config, declined) for it in answered)
+    objects = top / answered[0].objects
+    stale = sorted({it.parent.name for it in objects.glob("*/sync.yaml")} - {it.name for it in config.artifacts})
+    left = one_list(left_to_do(it, config, declined, stale) for it in answered)
     before = written_at(top / TODO)
-    files[TODO] = with_boxes(left, before)
-    done = _written(top, {path: text for path, text in files.items() if path not in declined}, written)
+    goal = at_the_end(answered)
+    files[TODO] = with_boxes(goal, left, before)
+    done = [*_written(top, {path: text for path, text in files.items() if path not in declined}, written)]
     for path in declined:
         print_aside(f"{path} was left as it is")
-    print_text("\n".join(done))
-    print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in list_text(left, before).split("\n"))
+    if output == "json":
+        states = [{"path": path, "state": state} for path, state, _ in done]
+        states += [{"path": path, "state": "declined"} for path in declined]
+        print_json({"files": states, "steps": [asdict(it) for it in steps_left(left, before)]}, "setup")
+        return
+    print_text("\n".join(f"{path} {state}{then}" for path, state, then in done))
+    print_parts(MarkedLine(line, to_copy=line.startswith(" ")) for line in list_text(goal, left, before).split("\n"))
 
 
-def _written(top: Path, files: Mapping[str, str], written: list[str]) -> list[str]:
-    """Write the files, of which the loops over clusters read some: these last. Return what was done to each."""
-    told = []
+def _written(top: Path, files: Mapping[str, str], written: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Write the files, of which the loops over clusters read some: these last.
+
+    Yield each path, what was done, and what to do then.
+    """
     for path, text in sorted(files.items(), key=lambda it: it[0].endswith(f"/{CLUSTERS}")):
         if (old := written_at(top / path)) == text:
-            told.append(f"{path} is as it should be")
+            yield path, "unchanged", ""
             continue
+        then = after_change(top, path) if old is not None else ""
         (top / path).parent.mkdir(parents=True, exist_ok=True)
         write_file(top / path, text.encode())
         written.append(path)
-        told.append(f"{path} {'written' if old is None else 'changed'}")
-    return told
+        yield path, "written" if old is None else "changed", then
 
 
 def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> dict[str, str]:
@@ -199,7 +216,7 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     found, tags = _families(ask, place, after, configured)
     objects = free_folder(top, OBJECTS) or f".github/{OBJECTS}"  # where Flux looks at no file
     own = [own_files(ask, top, objects, family, tags, configured) for family in found]
-    signers = (written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml"))
+    signers = [written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml")]
     shipped = shipped_pin()
     action = answered_action(ask, signers, shipped, place)
     signing, approval = answered_ways(
@@ -217,6 +234,8 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
             signing=signing,
             approval=approval,
             again=command_again(channels, said),
+            has_key=written_at(top / PUBLIC_KEY) is not None,
+            has_approve=bool(actions_of(signers[1] or "")),
             moving=moving,
         )
         for its in own
@@ -236,6 +255,11 @@ def _families(
     for here in (it for it in repositories if isinstance(it, OciRepository) and it.is_loopback):
         print_aside(f"{here} is on this machine, where neither workflows nor clusters reach it: name one that they do")
     found = families(configured.values(), named, after)
+    sources = {name: it.source for each in found for name, it in each.sources.items()}
+    for before, name in pairwise(named):
+        if sources[name] != before:
+            change = f"to change that, edit `promote` in {CONFIGURATION}"
+            print_aside(f"{name} stays promoted from {sources[name]}, not from {before}: {change}")
     return found, _tags({name: it for each in found for name, it in each.channels.items()}, named, configured, ask)
 
 
@@ -252,22 +276,19 @@ def _tags(
         own = (it.tag or "" for it in configured if it.repository == channel.repository)
         known = {*own, *(listed[channel.repository] or ())}
         near = None if channel.tag in known else channel.nearly(known)
-        question = f"{channel} does not exist, and {near} does. Is it a new channel?"
-        if near and (ask.yes or not confirmed(question)):
-            raise MistypedChannel(channel, near)
+        is_known = listed[channel.repository] is not None
+        lacks = f"does not exist, and {near} does" if is_known else f"is not in {CONFIGURATION}, and {near} is"
+        if near and (ask.yes or not confirmed(f"{channel} {lacks}. Is it a new channel?")):
+            raise MistypedChannel(channel, near, is_known=is_known)
     return {name: listed[it.repository] for name, it in channels.items()}
 
 
-def _declined(top: Path, files: Mapping[str, str], *, yes: bool) -> list[str]:
-    """Return the files that the person leaves as they are, each after a look at the difference.
-
-    Raises:
-        UndecidedChanges: there is no person to ask.
-    """
+def _declined(top: Path, files: Mapping[str, str], show: Callable[[str], None], *, yes: bool) -> list[str]:
+    """Return the files that the person leaves as they are, each after a look at the difference."""
     answers: dict[str, bool | None] = {}
     for path, text in files.items():
         if (old := written_at(top / path)) not in {None, text}:
-            print_text(unified_diff(old or "", text, f"{path} (now)", f"{path} (new)"))
+            show(unified_diff(old or "", text, f"{path} (now)", f"{path} (new)"))
             answers[path] = yes or confirmed(f"Change {path}?")
     if None in answers.values():
         raise UndecidedChanges(answers)

@@ -126,7 +126,7 @@ class Options(Struct, frozen=True):
 
     def to_arguments(self) -> tuple[str, ...]:
         """Return each flag that differs from Flux's default as an argument of `flux install`."""
-        return tuple(f"--{flag}={_written(value)}" for flag, value in self.differing().items())
+        return as_arguments(self.differing())
 
     @property
     def unknown_flags(self) -> str:
@@ -189,6 +189,11 @@ def _other(flag: str, value: object) -> str:
     if not (all(isinstance(part, str | int) for part in parts) and text.isprintable() and len(text) <= _MAX_VALUE):
         raise _wrong_type(flag, f"a text, a whole number, true, false, or a list; {_MAX_VALUE} characters", value)
     return text
+
+
+def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return flags of `flux install`, by their own names, as a command has them."""
+    return tuple(f"--{flag}={_written(value)}" for flag, value in flags.items())
 
 
 def _written(value: object) -> object:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ci_automation.artifact.yaml import yaml_of
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,13 +23,6 @@ _FROM_FILES = (  # where a Secret is named in a pair of objects, its purpose, an
     ("source", "proxySecretRef", "holds the proxy's address", "--from-literal=address=http://proxy.example:3128"),
     ("decryption", "secretRef", "decrypts what the artifact has encrypted", "--from-file=age.agekey"),
 )
-# What no version of YAML takes for anything but a text.
-_PLAIN = re.compile(
-    r"(?!(?i:true|false|null|yes|no|on|off|y|n)\Z)[A-Za-z]+|[a-z]+(-[a-z0-9]+)+|\./[a-z0-9/-]*|oci://[a-z0-9.:/_-]+"
-    r"|[a-z]+(\.[a-z]+)+/[a-z0-9-]+|([0-9]+(ms|s|m|h))+"
-)
-_BLOCK = re.compile(r"(?=[!-~])(?:[ -~]*[!-~]\n|\n)*[ -~]*[!-~]\n?")
-_PRINTABLE = re.compile(r"[ -!#-\[\]-~]")
 
 
 class InvalidObjectName(UsageError):
@@ -115,66 +109,10 @@ def secret_yaml(name: str, namespace: str, keys: Sequence[str]) -> str:
 
 def as_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
     """Return objects as YAML, each one after a separator."""
-    return "".join("\n".join(["---", *_lines(each, ""), ""]) for each in objects)
+    return "".join(f"---\n{yaml_of(each, flow=False)}\n" for each in objects)
 
 
 def quoted(text: str) -> str:
     """Return a text between single quotes, in which a backslash is one, or else between double quotes."""
-    return "'" + text.replace("'", "''") + "'" if text.isascii() and text.isprintable() else _scalar(text)
-
-
-def _lines(value: Mapping[str, Any], indent: str) -> list[str]:
-    """Return a mapping in the block style."""
-    lines = []
-    for name, item in value.items():
-        key = f"{indent}{_scalar(name)}:"
-        match item:
-            case dict() if item:
-                lines += [key, *_lines(item, f"{indent}  ")]
-            case list() if item:
-                lines += [key, *_items(item, f"{indent}  ")]
-            case str() if "\n" in item and _BLOCK.fullmatch(item):
-                ends = "" if item.endswith("\n") else "-"
-                lines += [f"{key} |{ends}", *(f"{indent}  {line}".rstrip() for line in item.splitlines())]
-            case _:
-                lines.append(f"{key} {_inline(item)}")
-    return lines
-
-
-def _items(items: list[Any], indent: str) -> list[str]:
-    """Return a list in the block style."""
-    lines = []
-    for item in items:
-        below = f"{indent}  "
-        nested = isinstance(item, dict | list) and item
-        inner = (_lines if isinstance(item, dict) else _items)(item, below) if nested else [_inline(item)]
-        first, *rest = inner
-        lines += [f"{indent}- {first.removeprefix(below)}", *rest]
-    return lines
-
-
-def _inline(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return str(value)
-        case dict():
-            return "{}"
-        case list():
-            return "[]"
-        case _:
-            return _scalar(str(value))
-
-
-def _scalar(text: str) -> str:
-    """Return a text as YAML has it: between quotes, unless it cannot be taken for anything else."""
-    return text if _PLAIN.fullmatch(text) else f'"{"".join(map(_escaped, text))}"'
-
-
-def _escaped(character: str) -> str:
-    if _PRINTABLE.fullmatch(character):
-        return character
-    if character in '"\\':
-        return f"\\{character}"
-    return f"\\U{ord(character):08x}"
+    is_plain = text.isascii() and text.isprintable()
+    return "'" + text.replace("'", "''") + "'" if is_plain else yaml_of(text, flow=True)

@@ -55,6 +55,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path / "below")
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: None)  # no registry is asked
     monkeypatch.setattr("ci_automation.cli.questions.existing_at", lambda _: None)
+    monkeypatch.setattr("ci_automation.cli.questions.kustomize", lambda: None)
     installed_from(monkeypatch, None)
     return tmp_path
 
@@ -127,6 +128,9 @@ def test_the_files_of_each_way_of_working_fit_together(
     applied = {name for name in written if name.endswith("sync.yaml")}
     assert applied == {f"flux-manifests/{it.name}/sync.yaml" for it in config.artifacts}
     assert all(("Each cluster applies one of" in written[it]) is bool(others) for it in applied)
+    assert all(
+        "\n# No Kustomization applies this file: when it changes, apply it to each" in written[it] for it in applied
+    )
     monkeypatch.chdir(clone)
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     capsys.readouterr()
@@ -173,6 +177,19 @@ def test_the_question_for_the_action_says_what_it_is_and_offers_one_of_the_same_
     assert "uses: acme-corp/ci-automation@" in files(clone)[".github/workflows/flux.yaml"]
 
 
+def test_a_question_is_on_a_line_of_its_own_after_progress(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ci_automation.cli.questions.checkout_of_action", lambda _: "acme/ci-automation")
+    typed = io.StringIO("\n" * 3)
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", typed)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert run(["setup", CHANNEL, "--overlay", "-"]) == 0
+    assert "\r\x1b[KWhich repository has this action" in capsys.readouterr().err
+    assert files(clone)
+
+
 @pytest.mark.parametrize("host", ["localhost:5000", "127.0.0.1", "registry.example"])
 def test_a_channel_on_this_machine_is_told_to_be_one_that_no_cluster_reaches(
     clone: Path, capsys: pytest.CaptureFixture[str], host: str
@@ -202,12 +219,14 @@ def test_a_registry_that_did_not_answer_is_asked_again_by_the_command_that_is_li
     assert run(["setup", *asked]) == 0
     told = printed(capsys.readouterr().out)
     login, command = re.findall(r"^    (.+)$", told.partition("\nThe action")[0], re.MULTILINE)
+    assert "only when all clusters verify, delete `paused: true` below `name: " in told
     assert "1. oci://ghcr.io/acme-corp/flux did not say which channels it has. Log in, with a token as the pass" in told
     assert ("scopes=read:packages\n    docker login ghcr.io\n" in told, login) == (True, "docker login ghcr.io")
     assert command.startswith("flux-manifests setup oci://")
     command = command.removeprefix("flux-manifests ")
     assert sorted(shlex.split(command)[1:]) == sorted(asked)
     before = files(clone)
+    assert "    paused: true # until clusters verify" in before[CONFIG]
     assert run([*shlex.split(command)]) == 0
     assert files(clone) == before
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ("stable",))
@@ -216,6 +235,10 @@ def test_a_registry_that_did_not_answer_is_asked_again_by_the_command_that_is_li
     told = capsys.readouterr().out
     assert "docker login" not in printed(told)
     assert "command adopt, artifact" in told
+    assert files(clone)[CONFIG] == before[CONFIG]
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
+    assert run([*shlex.split(command), "--yes"]) == 0
+    assert "paused" not in files(clone)[CONFIG] + files(clone)[TODO]  # no cluster follows what is not there
 
 
 def test_a_new_overlay_is_one_that_clusters_can_apply(clone: Path) -> None:
@@ -263,7 +286,6 @@ def test_three_channels_have_their_clicks_in_order(
         "packages/container/flux-manifests/settings and https://github.com/orgs/acme-corp/packages/container/flux-sta",
         "the-first-installation",
         "of staging, then of production, then of stable that has Flux and follows no channel yet, one first. If",
-        "Later: no Kustomization applies flux-manifests. When a file there changes, by `setup` or by hand, apply it",
         "Look in this clone for what is missing",
     )
     assert [(click, line) for click, line in zip(clicks, left, strict=True) if click not in line] == []
@@ -277,7 +299,7 @@ def test_three_channels_have_their_clicks_in_order(
 PACKAGE = "Write under Manage Actions access; the workflow's own package needs none: https://github.com/orgs/acme-corp/"
 PAUSE = "Careful: only when all clusters verify, delete `paused: true` below `name: staging` in .github/flux-manifests."
 AT = "Run workflow at https://github.com/acme-corp/fleet.infra/actions/workflows/flux.yaml: command"
-THEN = "artifact production; then artifact stable. The first digest of a channel does not wait."
+THEN = "artifact production; then artifact stable. First digests do not wait."
 
 
 @pytest.mark.parametrize(
@@ -289,7 +311,7 @@ THEN = "artifact production; then artifact stable. The first digest of a channel
                 PACKAGE,
                 "init, artifact staging, to v",
                 f":production, unless this workflow signed it. {AT} adopt, artifact production. A reviewer approves",
-                "promote, artifact stable. The first digest",
+                "promote, artifact stable. First digests",
             ),
         ),
         (
@@ -323,11 +345,12 @@ def test_channels_that_exist_are_adopted_before_anything_is_promoted_to_them(
     assert "Make it public" in left[len(clicks)]
     artifacts = parse_config(files(clone)[CONFIG].encode(), "x").artifacts
     is_there = "staging" in (tags or ())
-    assert [it.paused for it in artifacts] == [is_there, False, False]
+    may_be_there = is_there or tags is None
+    assert [it.paused for it in artifacts] == [may_be_there, False, False]
     later = [it for it in ("production", "stable") if it in (tags or ())]
     failing = f" Until then, promotions to {' and '.join(later)} fail."
     assert any(it.endswith(failing) for it in left) is bool(later)
-    assert any(PAUSE in step for step in left[-3:]) is is_there
+    assert any(PAUSE in step for step in left[-3:]) is may_be_there
 
 
 @pytest.mark.parametrize("where", ["registry", "configuration"])
@@ -339,12 +362,13 @@ def test_a_mistyped_channel_is_asked_about_and_never_made_by_yes(
     else:
         assert run(["setup", "staging", "production", *ACTION]) == 0
     before, command = files(clone), ["setup", "staging", "prodution", *ACTION]
+    said = ("does not exist", "does") if where == "registry" else (f"is not in {CONFIG}", "is")  # no registry answered
     for answer, options in ((False, ()), (True, ("--yes",))):
         monkeypatch.setattr("ci_automation.cli.setup.confirmed", lambda _, answer=answer: answer)
         assert run([*command, *options]) == 2
-        assert ":prodution does not exist; did you mean production?" in capsys.readouterr().err
+        assert f":prodution {said[0]}; did you mean production?" in capsys.readouterr().err
         assert files(clone) == before
-    question = ":prodution does not exist, and production does. Is it a new channel?"
+    question = f":prodution {said[0]}, and production {said[1]}. Is it a new channel?"
     monkeypatch.setattr(
         "ci_automation.cli.setup.confirmed", lambda it: it.endswith((question, "flux.yaml?", "s.yaml?"))
     )
@@ -380,6 +404,13 @@ def test_the_tutorial_has_what_setup_writes_and_lists(
     assert f"```yaml\n{written['.github/flux-manifests.yaml'].partition(chr(10))[2]}```" in TUTORIAL
     named = re.findall(r"`([\w./-]+\.(?:yaml|md))`", " ".join(re.findall(r"^\| `.*$", TUTORIAL, re.MULTILINE)))
     assert {*named, "flux-manifests/production/sync.yaml", "flux-manifests/stable/sync.yaml"} == written.keys()
+
+
+def test_the_readme_says_how_many_steps_the_lists_of_the_tutorials_have() -> None:
+    told = re.findall(r"(\d+)[^,]*?\[[^]]*\]\((docs/tutorials/[\w-]+\.md)#1-files\)", (ROOT / "README.md").read_text())
+    listed = [re.findall(r"^(\d+)\. .*\n    ", (ROOT / page).read_text(), re.MULTILINE)[-1] for _, page in told]
+    assert [count for count, _ in told] == listed
+    assert len(told) == 2
 
 
 def test_first_digests_come_from_channel_to_channel_with_these_files(
@@ -541,7 +572,7 @@ def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
     todo = clone / TODO
     assert run(["setup", CHANNEL, *ACTION]) == 0
     told = capsys.readouterr().out
-    boxes = [line.removeprefix("- [ ] ") for line in todo.read_text().splitlines() if line.startswith("- ")]
+    boxes = [line.removeprefix("- [ ] ") for line in todo.read_text().splitlines() if line.startswith("- [")]
     assert boxes == steps(told)
     assert f"--body-file {TODO}`\n" in todo.read_text()
     page = re.sub(r"^- \[ \] (\d+\. (?:Tick|Commit|Then run))", r"- [x] \1", todo.read_text(), flags=re.MULTILINE)
@@ -549,7 +580,7 @@ def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
     assert run(["setup", CHANNEL, *ACTION]) == 0
     assert (todo.read_text(), page.count("- [x] ")) == (page, 3)
     again = capsys.readouterr().out
-    assert f"{TODO} is as it should be" in again
+    assert f"{TODO} unchanged" in again
     assert f"\n{TODO} has {len(boxes)} steps, 3 of them done, 0 new or changed.\n" in again
     assert steps(again) == []
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda _: ("stable",))
@@ -563,7 +594,11 @@ def test_the_list_has_boxes_in_a_file_that_keeps_its_ticks(
     only_new = [it for it in todo_of(clone) if re.match(r"\d+\. ", it) and it.partition(". ")[2] in after - before]
     assert re.findall(r"^\d+\. .*", shown, re.MULTILINE) == only_new
     assert len(only_new) < len(after)
-    assert ("+- [" in shown, "\nFirst digests\n" in shown, "\nThe action" in shown) == (False, True, False)
+    assert ("+- [" in shown, "\nFirst digests, each approved by a reviewer: " in shown, "\nThe action" in shown) == (
+        False,
+        True,
+        False,
+    )
     assert todo.read_text().count("- [x] ") == 2
     assert ":stable, unless this workflow signed it. Run" in todo.read_text()
 
@@ -837,3 +872,39 @@ def test_a_configuration_that_is_there_keeps_what_it_has_and_gets_the_channel(cl
     shown = files(clone)
     assert run(["setup", "oci://ghcr.io/acme-corp/third:stable", *ACTION, "--overlay", "-", "--yes"]) == 2
     assert files(clone) == shown
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ("staging", "production"),
+            (
+                "keeps staging and production at the newest Flux",
+                "Your clusters take Flux from there, and nothing that acme-corp/fleet.infra/.github/workflows/flux.ya",
+                "2 runs that a reviewer approves, and 1 pull request.",
+            ),
+        ),
+        (
+            ("staging", "--signing", "key"),
+            ("nothing that your key did not sign", "1 run that a reviewer approves, or as many com"),
+        ),
+    ],
+)
+def test_the_first_list_begins_with_what_it_leads_to(
+    clone: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: Sequence[str],
+    told: Sequence[str],
+) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
+    assert run(["setup", *options, *ACTION]) == 0
+    goal, left, _ = capsys.readouterr().out.partition("Left to do, ")
+    _, lines, way = goal[goal.index("At the end:") :].strip().split("\n\n")
+    assert left
+    assert len(lines.splitlines()) == 3
+    assert [it for it in told if it not in f"{lines} {way}"] == []
+    assert f"\n{lines}\n\n{way}\n" in files(clone)[TODO]
+    assert run(["setup", "--yes"]) == 0
+    assert "At the end:" not in capsys.readouterr().out

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+import shutil
 import subprocess
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from ci_automation.cli import run
+from ci_automation.cli.schema import output_schema
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import PromoteConfig
 from ci_automation.config.workflows import CheckedWorkflow, action_uses, read_workflow
 from ci_automation.flows.setting_up.files import other_registries
 from ci_automation.flows.setting_up.todo import LAST, one_list
 from ci_automation.flux.options import Options
-from tests.contract.bootstrapped import bootstrap
+from tests.contract.bootstrapped import OWN, bootstrap, todo_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 
 PINNED, OTHER = "fakeco/ci-automation@" + "a1" * 20, "b2" * 20
 CONFIG, FLUX = ".github/flux-manifests.yaml", ".github/workflows/flux.yaml"
-TODO = ".github/flux-manifests.todo.md"
+TODO, APPROVE = ".github/flux-manifests.todo.md", ".github/workflows/approve.yaml"
 
 
 def git(top: Path, *words: str) -> None:
@@ -41,6 +45,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
     monkeypatch.setattr("ci_automation.cli.questions.existing_at", lambda _: None)
+    monkeypatch.setattr("ci_automation.cli.questions.kustomize", lambda: None)
     monkeypatch.setattr("ci_automation.cli.questions.checkout_of_action", lambda _: "acme-tools/flux-manifests")
     return tmp_path
 
@@ -90,16 +95,13 @@ def test_a_second_run_has_the_same_list_for_the_commit_that_was_shipped(clone: P
     assert files(clone) == before
 
 
-def test_the_question_for_the_action_has_what_the_workflows_have(
-    clone: Path, at_terminal: Callable[..., list[str]]
-) -> None:
-    assert run(["setup", "staging", "--action", PINNED]) == 0
-    asked = at_terminal()
-    assert run(["setup", "staging"]) == 0
-    assert [it for it in asked if "action" in it] == [
-        f"Which repository has this action, as OWNER/ci-automation? [{PINNED}]"
-    ]
-    assert f"uses: {PINNED}" in files(clone)[FLUX]
+def test_a_second_run_asks_nothing_that_the_files_say(clone: Path, at_terminal: Callable[..., list[str]]) -> None:
+    first = at_terminal(**{"this action": "fakeco/ci-automation"})
+    assert run(["setup"]) == 0
+    assert len(first) == 5
+    before, again = files(clone), at_terminal()
+    assert run(["setup"]) == 0
+    assert (again, files(clone)) == ([], before)
 
 
 @pytest.mark.parametrize("action", [f"fakeco/ci-automation@{OTHER}", f"platform/ci-automation@{OTHER}"])
@@ -160,6 +162,12 @@ def test_a_feature_branch_is_never_trusted_by_itself(
     assert "feature" not in "".join(files(clone).values())
 
 
+@pytest.mark.usefixtures("clone")
+def test_an_error_is_told_without_the_branch(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["setup", "staging", "--action", "acme/foo"]) == 2
+    assert "Workflows run and sign" not in capsys.readouterr().err
+
+
 def test_a_branch_that_is_named_is_taken(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["setup", "staging", "--action", PINNED, "--branch", "feature"]) == 0
     assert "@refs/heads/feature\n" in files(clone)[CONFIG]
@@ -207,6 +215,17 @@ def test_a_step_stays_ticked_when_another_folder_with_the_same_files_is_the_mode
     assert ticked.findall(files(of_three)[TODO]) == renamed
 
 
+def test_a_settled_folder_stays_ticked_when_another_folder_with_the_same_files_is_the_model(clone: Path) -> None:
+    for cluster in ("staging", "production", "edge"):
+        own = {**OWN, "memory.yaml": OWN["memory.yaml"].replace("2Gi", "4Gi")} if cluster == "edge" else OWN
+        bootstrap(clone, f"clusters/{cluster}/flux-system", own=own)
+    assert run([*THREE, "--action", PINNED]) == 0
+    tick(clone, "Unlike 2 of 3 folders, edge differs from staging: ")
+    (clone / "clusters/staging/flux-system/gotk-components.yaml").unlink()
+    assert run(["setup", "--yes"]) == 0
+    assert re.search(r"^- \[x\] \d+\. Unlike 1 of 2 folders, edge differs from ", files(clone)[TODO], re.MULTILINE)
+
+
 def test_only_objects_of_named_channels_are_written_anew(of_three: Path) -> None:
     paths = {name: of_three / f"flux-manifests/{name}/sync.yaml" for name in THREE[1:]}
     before = files(of_three)
@@ -224,7 +243,7 @@ def test_a_channel_more_is_promoted_from_the_one_before_it(of_three: Path) -> No
     assert [it.promote and it.promote.source for it in (edge, far)] == ["production", "edge"]
     assert far.promote == PromoteConfig("edge", timedelta(hours=24))
     listed = files(of_three)[TODO]
-    assert "command promote, artifact production; then artifact edge; then artifact far. The first digest" in listed
+    assert "command promote, artifact production; then artifact edge; then artifact far. First digests" in listed
     sync = files(of_three)["flux-manifests/far/sync.yaml"]
     assert ("path: ./\n" in sync, "namespace: gitops\n" in sync) == (True, True)
     assert listed.count("- [x] ") == 3
@@ -453,13 +472,26 @@ class TestAnotherWait:
         assert re.search(r"name: far\n(.*\n)*?.*after: 48h", (clone / CONFIG).read_text())
 
 
-def test_an_action_of_another_name_is_refused_before_the_next_question(
-    clone: Path, at_terminal: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+def test_a_wrong_answer_is_asked_again(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = at_terminal(Which="acme/platform-actions")
-    assert run(["setup", "oci://ghcr.io/fakeco/flux:production", "--overlay", "-"]) == 2
-    assert "'acme/platform-actions' is not the action" in capsys.readouterr().err
-    assert len(asked) == 1
+    typed = io.StringIO("acme/platform-actions\nacme/ci-automation\n\n\n")
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", typed)
+    assert run(["setup", "oci://ghcr.io/fakeco/flux:production", "--overlay", "-"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert (
+        "'acme/platform-actions' is not the action: its repository is named ci-automation or flux-manifests. " in told
+    )
+    assert told.count("Which repository has this action") == 2
+    assert "uses: acme/ci-automation@" in files(clone)[FLUX]
+
+
+def test_an_action_of_another_name_is_refused(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["setup", "staging", "--action", "acme/platform-actions"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "'acme/platform-actions' is not the action: its repository is named ci-automation or flux-manifests" in told
+    assert "such as acme/ci-automation: " in told
     assert files(clone) == {}
 
 
@@ -501,6 +533,7 @@ def test_an_answer_that_is_none_is_asked_for_again_at_once(
     asked = re.findall(r"^(\w+) .*\? .*: ", told, re.MULTILINE)
     assert asked == ["Folder"] * 4 + ["Sign"] * 3 + ["Ask"] * 2
     assert [it in told for it in ("'keyles' is not one of", "'pr' is not one of", "'/etc'", "'a b'")] == [True] * 4
+    assert (told.count("error: "), "Error: " in told) == (6, False)
     for line in (
         "copy of what clusters/staging/flux-system has",
         "in a public log",
@@ -516,3 +549,133 @@ def test_an_answer_for_the_folder_is_kept(clone: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("sys.stdin", Terminal("own\n\n\n"))
     assert run(["setup", "staging", "--action", PINNED]) == 0
     assert parse_config((clone / CONFIG).read_bytes(), CONFIG).artifacts[0].overlay == "own"
+
+
+WAYS = [(signing, approval) for signing in ("keyless", "key") for approval in ("pull-request", "workflow-dispatch")]
+
+
+@pytest.mark.parametrize("after", WAYS)
+@pytest.mark.parametrize("before", WAYS)
+def test_other_answers_change_what_the_first_ones_wrote(
+    clone: Path, before: tuple[str, str], after: tuple[str, str]
+) -> None:
+    def answered(ways: tuple[str, str]) -> dict[str, str]:
+        options = ("--signing", ways[0], "--approval", ways[1], "--action", PINNED, "--overlay", "-", "--yes")
+        assert run(["setup", "staging", *options]) == 0
+        return {path: text for path, text in files(clone).items() if path != TODO and "approve" not in path}
+
+    wanted = answered(after)
+    shutil.rmtree(clone / ".github")
+    answered(before)
+    assert answered(after) == wanted
+
+
+@pytest.mark.parametrize("signing", ["keyless", "key"])
+def test_a_workflow_that_no_longer_asks_is_deleted_by_a_step(
+    clone: Path, signing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--signing", signing, "--action", PINNED, "--yes")
+    step, check = f"  rm {APPROVE}\n", ["config", "validate", "--workflows", ".github/workflows"]
+    for approval in ("workflow-dispatch", "pull-request"):
+        assert step not in files(clone).get(TODO, "")
+        assert run(["setup", "staging", "--approval", approval, *options]) == 0
+    signed = "If it signed what a channel has, adopt that below, before clusters get their new objects."
+    assert (step in files(clone)[TODO], signed in files(clone)[TODO]) == (True, signing == "keyless")
+    (clone / APPROVE).write_text("on: workflow_dispatch\njobs: {}\n")  # a team's own
+    assert run(["setup", *options]) == 0
+    assert step not in files(clone)[TODO]
+    (clone / APPROVE).unlink()
+    (clone / "cosign.pub").touch()
+    capsys.readouterr()
+    assert (run(check), capsys.readouterr().err) == (0, "")
+
+
+def test_a_signer_that_a_person_wrote_is_not_replaced(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["setup", "staging", "--action", PINNED, "--signing", "key"]) == 0
+    path = clone / CONFIG
+    path.write_text(path.read_text().replace("publicKey: cosign.pub", "publicKey: [old.pub, new.pub]"))
+    assert run(["setup", "--signing", "key"]) == 0
+    before = files(clone)
+    capsys.readouterr()
+    assert run(["setup", "--signing", "keyless", "--yes"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert (
+        f"{CONFIG} trusts keys alone for staging; with --signing keyless, write there in place of that: verify" in told
+    )
+    assert files(clone) == before
+
+
+def test_a_name_that_is_there_is_told_as_such(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["setup", "Production", "--action", PINNED, "--overlay", "-"]) == 0
+    before = files(clone)
+    assert run(["setup", "oci://docker.io/acme/flux:production", "--overlay", "-", "--yes"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"at the end of {CONFIG}, artifacts[1].name is the same as that of artifacts[0]; name the channel" in told
+    assert files(clone) == before
+
+
+@pytest.mark.usefixtures("clone")
+def test_a_channel_before_another_one_does_not_change_what_that_is_promoted_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run([*THREE, "--action", PINNED]) == 0
+    capsys.readouterr()
+    assert run(["setup", "qa", "production", "--yes"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"production stays promoted from staging, not from qa: to change that, edit `promote` in {CONFIG}" in told
+    assert "edge stays" not in told
+
+
+def test_a_channel_that_the_configuration_lost_has_a_step(clone: Path) -> None:
+    assert run([*THREE, "--action", PINNED]) == 0
+    assert "no longer has" not in files(clone)[TODO]
+    text = files(clone)[CONFIG]
+    (clone / CONFIG).write_text(text[: text.index("  - name: edge\n")])
+    assert run(["setup", "--yes"]) == 0
+    assert f"{CONFIG} no longer has edge, so clusters that follow it get no patches. " in files(clone)[TODO]
+    assert "  git rm -r flux-manifests/edge\n" in files(clone)[TODO]
+
+
+def test_a_program_gets_the_files_and_the_steps(
+    clone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*options: str) -> dict[str, Any]:
+        capsys.readouterr()
+        assert run([*THREE, "--output", "json", *options]) == 0
+        value: dict[str, Any] = json.loads(capsys.readouterr().out)
+        Draft202012Validator(output_schema("setup")).validate(value)
+        return value
+
+    first = told("--action", PINNED)
+    assert {it["path"] for it in first["files"]} == files(clone).keys()
+    assert {it["state"] for it in first["files"]} == {"written"}
+    listed = [line for step in first["steps"] for line in (step["text"], *step["commands"].splitlines())]
+    shown = [re.sub(r"^\d+\. |^    ", "", it) for it in todo_of(clone) if re.match(r"\d+\. |    ", it)]
+    assert listed == shown
+    assert not any(it["done"] for it in first["steps"])
+    (clone / TODO).write_text((clone / TODO).read_text().replace("- [ ] 2.", "- [x] 2."))
+    (clone / FLUX).write_text("# by hand\n")
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    again = told("--action", PINNED)
+    assert [it["done"] for it in again["steps"]] == [number == 1 for number in range(len(first["steps"]) + 1)]
+    assert "which were left as they are" in again["steps"][4]["text"]
+    states = {it["path"]: it["state"] for it in again["files"]}
+    assert (states[FLUX], states[TODO], states[CONFIG]) == ("declined", "changed", "unchanged")
+    assert {it["state"] for it in told("--action", PINNED, "--yes")["files"]} == {"changed", "unchanged"}
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_file_that_changes_says_what_comes_next(
+    clone: Path, capsys: pytest.CaptureFixture[str], *, is_committed: bool
+) -> None:
+    assert run(["setup", "staging", "--action", PINNED]) == 0
+    for path in (FLUX, "flux-manifests/staging/sync.yaml"):
+        (clone / path).write_text(f"{(clone / path).read_text()}# by hand\n")
+    if is_committed:
+        git(clone, "add", ".")
+        commit(clone)
+    assert run(["setup", "--yes"]) == 0
+    told = capsys.readouterr().out
+    kept = f"`git diff {FLUX}` has what it was" if is_committed else "only the difference above has what it was"
+    assert f"\n{FLUX} changed; {kept}\n" in told
+    assert "\nflux-manifests/staging/sync.yaml changed: apply it to each cluster of staging, one first\n" in told

@@ -16,8 +16,12 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
 from ci_automation.flux.options import Options
+from ci_automation.policy.model import SignatureFormat
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.verify import ensure_signed
 from tests.contract.bootstrapped import OWN, bootstrap, rendered
 from tests.fakes.registry import InMemoryRegistry
+from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +47,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for words in (("init", "-q"), ("remote", "add", "origin", "https://github.com/fakeco/fleet")):
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True, capture_output=True)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ci_automation.cli.questions.kustomize", lambda: None)
     return tmp_path
 
 
@@ -109,6 +114,35 @@ def test_a_pause_that_a_person_ended_is_not_written_again(clone: Path, registry:
     assert hint.startswith(f"If clusters do not verify {AT}:staging yet, write `paused: true` below `name: staging` in")
 
 
+ADOPTED = (
+    "Adopt ",
+    "NAME of the OCIRepository in these clusters",
+    "let one cluster verify",
+    "In each cluster, make the Secret with the public key",
+    "If clusters do not verify",
+)
+
+
+@pytest.mark.parametrize("signer", ["ours", "theirs"])
+def test_a_channel_that_a_trusted_signer_signed_is_not_adopted(
+    clone: Path, registry: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch, signer: str
+) -> None:
+    monkeypatch.setattr("ci_automation.cli.wiring.registry", lambda *_, **__: registry)
+    (clone / "cosign.pub").write_text(signing_key().public.to_pem())
+    assert run([*SETUP, "--signing", "key"]) == 0
+    for tag in ("staging", "production"):
+        push(registry, tag, of_folder("v2.8.8"))
+        channel = Reference.parse(f"{AT}:{tag}")
+        digest = registry.manifest(channel).digest
+        ensure_signed(registry, channel, digest, KeySigner(signing_key(signer)), SignatureFormat.LEGACY)
+    assert run([*SETUP, "--yes"]) == 0
+    found = [words for words in ADOPTED if any(words in it for it in listed(clone))]
+    assert found == (["In each cluster, make the Secret with the public key"] if signer == "ours" else [*ADOPTED])
+    written = [it for it in listed(clone) if "the role Write" in it]
+    when = "you make the package in a terminal" if signer == "ours" else "others pushed the package before"
+    assert [it.partition(",")[0] for it in written] == [f"If {when}"]
+
+
 def test_a_cluster_that_differs_from_the_artifact_is_named_and_does_not_move(
     clone: Path, registry: InMemoryRegistry
 ) -> None:
@@ -130,10 +164,11 @@ def test_a_cluster_that_differs_from_the_artifact_is_named_and_does_not_move(
             "v2.8.6",
             {"staging": "let a run publish it, or approve its request", "production": "promote it from staging"},
         ),
-        ("v2.8.6", None, {"staging": "let a run", "production": "promote it from staging"}),
+        ("v2.8.6", None, {"staging": "let a run"}),
         ("v2.8.8", "v2.8.6", {"production": "promote it from staging"}),
         ("v2.8.8", "v2.8.8", {}),
         (None, "v2.8.6", {"production": "promote it from staging"}),
+        (None, None, {}),
     ],
 )
 def test_a_channel_with_an_older_flux_than_its_clusters_is_told(
@@ -149,8 +184,31 @@ def test_a_channel_with_an_older_flux_than_its_clusters_is_told(
     assert found.keys() == told.keys()
     for name, how in told.items():
         assert f"Bring {name} to v2.8.8 or later before a cluster moves, or the cluster goes back: " in found[name]
-        holder = "production" if name == "production" and production else "staging"
-        assert f": {holder} has v2.8.6, and Git v2.8.8. To do that, {how}" in found[name]
+        assert f": it has v2.8.6, and Git v2.8.8. To do that, {how}" in found[name]
+    first, _ = parse_config((clone / CONFIG).read_bytes(), CONFIG).artifacts
+    assert first.paused is ("staging" not in told)  # a run has to publish there
+    assert any("write `paused: true` below `name: staging`" in it for it in listed(clone)) is False
+
+
+@pytest.mark.parametrize(
+    ("production", "behind"),
+    [
+        ("v2.8.6", {"v2.8.8": "staging/s1 (v2.8.6)"}),
+        ("v2.8.7", {"v2.8.7": "production/p1 (v2.8.6)", "v2.8.8": "staging/s1 (v2.8.6)"}),
+        (None, {"v2.8.8": "staging/s1 (v2.8.6), production/p1 (v2.8.6) and production/p2 (v2.8.7)"}),
+    ],
+)
+def test_a_cluster_is_compared_with_what_its_own_channel_has(
+    clone: Path, registry: InMemoryRegistry, production: str | None, behind: dict[str, str]
+) -> None:
+    for tag, version in (("staging", "v2.8.8"), ("production", production)):
+        if version:
+            push(registry, tag, of_folder(version))
+    for cluster, version in (("staging/s1", "v2.8.6"), ("production/p1", "v2.8.6"), ("production/p2", "v2.8.7")):
+        bootstrap(clone, f"clusters/{cluster}/flux-system", version=version)
+    assert run([*SETUP]) == 0
+    told = [re.fullmatch(r"Update to (\S+) in Git, .*: (.*)\.", it) for it in listed(clone)]
+    assert {it[1]: it[2] for it in told if it} == behind
 
 
 def test_an_overlay_that_is_asked_for_has_the_files_of_the_artifact(clone: Path, registry: InMemoryRegistry) -> None:

@@ -11,20 +11,24 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import yaml
 
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
 from ci_automation.flux.options import DEFAULT_COMPONENTS, Options
+from ci_automation.impact.overlay.builder import BuildFailed
 from tests.contract.bootstrapped import OWN, SYNC, bootstrap, rendered, todo_of
 from tests.contract.operating import CONFIG, dispatch
 from tests.contract.scene import FIRST
 from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.impact.overlay.builder import Build
     from tests.contract.scene import Scene
 
 ACTION = ("--action", "acme/ci-automation")
@@ -57,9 +61,10 @@ REFERRED = {  # by its number in the tutorial
     r"Between steps \d+ and (\d+),": "Let Git apply the rest",
 }
 PROMOTED = ", then of production-us, each when it has its first digest"
-MOST = 21  # boxes for three channels, whatever the number of clusters
+MOST = 20  # boxes for three channels, whatever the number of clusters
+GOAL = "\n- 4 of 4 clusters of `flux bootstrap` take Flux from there, "
 
-SETTINGS = "Settings of acme/fleet"
+SETTINGS = "Settings of acme/fleet, by an administrator: click, or paste the commands"
 US = "Clusters of production-us, when production-us has its first digest"
 ALL = "Clusters of staging, then of production, then of stable, each when it has its first digest"
 
@@ -81,6 +86,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(top)
     monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
     monkeypatch.setattr("ci_automation.cli.questions.existing_at", lambda _: None)
+    monkeypatch.setattr("ci_automation.cli.questions.kustomize", lambda: None)
     return top
 
 
@@ -117,13 +123,19 @@ def block(lines: list[str], words: str, title: str = "") -> str:
     return "\n".join(takewhile(lambda it: it.startswith("    "), below[number:]))
 
 
+def of(channel: str, commands: str) -> str:
+    """Return commands as a person pastes them for a channel: the first of a section names it, for the others."""
+    first, there, rest = commands.partition("CHANNEL=staging")
+    return f"{first}CHANNEL={channel}{rest}" if there else f"CHANNEL={channel}\n{commands}"
+
+
 class Terminal:
     """A shell in a clone, whose programs for clusters write down how they are called and fail where they are told."""
 
     def __init__(self, clone: Path) -> None:
-        self.clone, self.log, self.fails = clone, clone.parent / "log", ""
+        self.clone, self.log, self.code = clone, clone.parent / "log", 0
         (programs := clone.parent / "programs").mkdir()
-        for name in ("kubectl", "flux"):
+        for name in ("kubectl", "flux", "gh"):
             script = f'#!/bin/sh\necho "{name} $*" >> {self.log}\ncase " $* " in $FAILS) exit 1; esac\n'
             (programs / name).write_text(script)
             (programs / name).chmod(0o755)
@@ -137,13 +149,14 @@ class Terminal:
         key, _, value = self.urls[1].partition("=")
         configured = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": key, "GIT_CONFIG_VALUE_0": value}
         environment = configured | {"PATH": self.path, "FAILS": fails, "HOME": str(self.clone.parent)}
-        subprocess.run(["bash", "-c", commands], cwd=self.clone, env=environment, check=False)
+        self.code = subprocess.run(["bash", "-c", commands], cwd=self.clone, env=environment, check=False).returncode
         return self.log.read_text().splitlines()
 
     def merge(self, commands: str) -> None:
         """Run the commands for a pull request, and merge it."""
         self.run(f"set -e\n{commands}")
-        branch = commands.split()[3]
+        branch = subprocess.check_output(["git", "-C", str(self.clone), "branch", "--show-current"], text=True).strip()
+        assert branch != "main"
         git(self.clone, "switch", "-q", "main")
         git(self.clone, "merge", "-q", "--ff-only", branch)
         git(self.clone, *self.urls, "push", "-q", "origin", "main")
@@ -176,7 +189,7 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
     terminal = Terminal(clone)
     git(clone, "add", ".")
     git(clone, "commit", "-qm", "as flux bootstrap leaves it")
-    setup, first, follows, _ = blocks("sh")
+    setup, follows, _ = blocks("sh")
     listed = left(*setup.split()[1:])
     assert "\n".join(listed) + "\n" == blocks("text")[1]
     assert blocks("yaml") == [config(clone).partition("\n")[2]]
@@ -189,14 +202,14 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
 
     assert terminal.run(block(listed, "set `prune: false`")) == []
     assert all("prune: false" in sync_of(cluster) for cluster in CLUSTERS)
-    terminal.merge(first)
+    terminal.merge(block(listed, "Commit the files"))
     assert not any("set `prune: false`" in it for it in left(*THREE, "--yes"))  # Git has it
     names = terminal.run(block(listed, "Give the contexts"))
     assert sorted(names) == sorted(f"kubectl config get-contexts {cluster}" for cluster in CLUSTERS)
     for channel, clusters in (("staging", CLUSTERS[:1]), ("production", CLUSTERS[1:3]), ("stable", CLUSTERS[3:])):
 
         def of_channel(words: str, channel: str = channel) -> str:
-            return block(listed, words, ALL).replace("CHANNEL=staging", f"CHANNEL={channel}")
+            return of(channel, block(listed, words, ALL))
 
         move = of_channel("Move one cluster.")
         assert terminal.run(move) == moves(clusters[0], channel)
@@ -215,15 +228,20 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
         terminal.merge(follows.replace("staging", channel))
         if channel != "stable":  # of the others Git has a folder to compare with
             assert any(it.startswith(f"Clusters of {channel}") for it in left(*THREE, "--yes"))
+            assert GOAL in (clone / ".github/flux-manifests.todo.md").read_text()
         assert terminal.run(resumed) == [call for cluster in clusters for call in resumes(cluster)]
         terminal.run(of_channel("set `prune: true`"))
         assert all("prune: true" in sync_of(cluster) for cluster in clusters)
         assert not (clone / f"flux-manifests/{channel}/clusters.txt").exists()
         terminal.merge(follows.replace("staging", f"{channel}-prunes"))
         assert not any(it.startswith("Clusters of") and f"of {channel}," in it for it in left(*THREE, "--yes"))
+        goal = GOAL if channel != "stable" else "\n- Your clusters take"
+        assert goal in (clone / ".github/flux-manifests.todo.md").read_text()
     ordinary = left(*THREE)
     assert line(ordinary, "A cluster without Flux gets it first")
     assert not any("gotk" in it for it in ordinary)
+    terminal.run(block(ordinary, "Commit the files"))  # of a later run, in the same clone
+    assert terminal.code == 0
 
 
 def test_forty_clusters_have_few_boxes_and_each_its_name(clone: Path, left: Callable[..., list[str]]) -> None:
@@ -242,15 +260,18 @@ def test_forty_clusters_have_few_boxes_and_each_its_name(clone: Path, left: Call
     assert (careful.partition(":")[0], len(marked)) == (", ".join(marked), 3)  # prune twice, and the pause
     for channel, there in names.items():
         assert (clone / f"flux-manifests/{channel}/clusters.txt").read_text().split() == there
-    move = block(listed, "Move one cluster.", ALL).replace("CHANNEL=staging", "CHANNEL=production")
+    move = of("production", block(listed, "Move one cluster.", ALL))
     terminal, (first, second, third) = Terminal(clone), (moves(name, "production") for name in names["production"][:3])
     rest = move.replace("MOST=1", "MOST=999")
     assert terminal.run(rest, fails="* production-02 apply *") == [*first, *second, *third[:3]]
+    assert terminal.code == 1
+    terminal.run(f"{rest}\ntrue", fails="* production-02 apply *")
+    assert terminal.code == 0  # the shell in which it is pasted stays open
     unready = terminal.run(move, fails="*jsonpath*")
     assert unready == first[:1]  # nothing is suspended or applied before Git stops pruning
 
 
-@pytest.mark.parametrize("channel", ["", "other"])
+@pytest.mark.parametrize("channel", ["", "other"], ids=["none", "unknown"])
 def test_the_commands_for_a_channel_that_is_none_change_nothing(
     clone: Path, left: Callable[..., list[str]], channel: str
 ) -> None:
@@ -261,7 +282,7 @@ def test_the_commands_for_a_channel_that_is_none_change_nothing(
     git(clone, "commit", "-qm", "as flux bootstrap leaves it")
     terminal = Terminal(clone)
     for words in ("Move one cluster.", "delete Flux from their folders", "Let Git apply the rest", "set `prune: true`"):
-        assert terminal.run(block(listed, words, ALL).replace("CHANNEL=staging", f"CHANNEL={channel}")) == []
+        assert terminal.run(of(channel, block(listed, words, ALL))) == []
     assert not subprocess.check_output(["git", "-C", str(clone), "status", "--porcelain"])
 
 
@@ -335,12 +356,15 @@ def test_patches_of_one_cluster_s_sync_objects_are_never_overwritten(
     listed = left(*THREE)
     assert line(listed, ", production-b differs from staging")  # it does not move yet
     assert "leave only" not in line(listed, "delete Flux from their folders")
+    page = (clone / ".github/flux-manifests.todo.md").read_text()
+    assert "\n- 2 of 3 clusters of `flux bootstrap` take Flux from there, " in page
+    assert "\nOn the way: 3 runs that a reviewer approves, and 4 pull requests.\n" in page
     (clone / "flux-manifests/production/clusters.txt").write_text("production-a\nproduction-b\n")
     listed = left(*THREE, "--yes")
     told = line(listed, "In kustomization.yaml of production-b leave only gotk-sync.yaml, and your patches of the obj")
     git(clone, "add", ".")
     git(clone, "commit", "-qm", "as flux bootstrap leaves it")
-    Terminal(clone).run(block(listed, told).replace("CHANNEL=staging", "CHANNEL=production"))
+    Terminal(clone).run(of("production", block(listed, told)))
     folders = [clone / f"clusters/{name}/flux-system" for name in ("production-a", "production-b")]
     assert [(it / "kustomization.yaml").read_text() for it in folders] == [ONLY_SYNC, own]
     sync = folders[0] / "gotk-sync.yaml"  # of a folder without Flux
@@ -372,7 +396,7 @@ def test_flags_are_those_that_made_the_components(
     (entry,) = yaml.safe_load(config(clone))["artifacts"]
     assert entry.get("flags") == flags
     assert Options().with_flags(flags or {}) == options
-    (words,) = re.findall(r"flux-manifests (render .*?) \|", block(listed, "Add as patches"))
+    (words,) = re.findall(r"flux-manifests (render .*?)\) &&", block(listed, "Add as patches"))
     given = dict(it.removeprefix("--").split("=") for it in words.split()[3:])
     assert Options().with_flags(given) == options
     home = options.namespace
@@ -404,7 +428,7 @@ def test_no_cluster_goes_back_to_the_version_of_the_first_channel(clone: Path, l
     listed = left(*THREE)
     assert line(listed, "Update to v2.8.8 in Git").endswith(" when it moves: staging (v2.8.6).")
     assert line(listed, "command init, artifact staging, to v2.8.8.")
-    assert "render --flux-version v2.8.6 |" in block(listed, "Add as patches")
+    assert "render --flux-version v2.8.6)" in block(listed, "Add as patches")
 
 
 def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: Callable[..., list[str]]) -> None:
@@ -598,7 +622,7 @@ def test_the_commands_of_the_guide_for_a_cluster_that_differs_keep_what_it_has(
     (clone / CONFIG).write_text(before + settings)
     terminal.run(name)
     listed = left(*again.split()[1:], "--yes")
-    assert "; then artifact production-us. The first digest" in line(listed, "command promote")
+    assert "; then artifact production-us. First digests" in line(listed, "command promote")
     assert line(listed, PROMOTED)
     source, applied = yaml.safe_load_all((clone / "flux-manifests/production-us/sync.yaml").read_text())
     others = [*yaml.safe_load_all((clone / "flux-manifests/production/sync.yaml").read_text())]
@@ -615,6 +639,177 @@ def test_the_commands_of_the_guide_for_a_cluster_that_differs_keep_what_it_has(
     *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
     assert (last.name, last.overlay, last.promote) == ("production-us", "flux/production-us", None)
     assert (clone / "flux/production-us/memory.yaml").read_text() == more
+
+
+class Building:
+    """A kustomize that knows JSON patches of one object by its name, and the new names of images."""
+
+    def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed, ...]:
+        """Return the builds."""
+        return tuple(self._built(tree) for tree, _ in wanted)
+
+    def _built(self, tree: Tree) -> str | BuildFailed:
+        found = yaml.safe_load(tree["kustomization.yaml"])
+        values = [it for path in found["resources"] for it in yaml.safe_load_all(tree[path].decode())]
+        for entry in found.get("patches", ()):
+            if not (names := [it for it in values if self._is_hit(it, entry["target"])]):
+                return BuildFailed("no such object")
+            for operation in yaml.safe_load(tree[entry["path"]] if "path" in entry else entry["patch"]):
+                self._apply(operation, names[0])
+        text = yaml.safe_dump_all(values)
+        for image in found.get("images", ()):
+            text = text.replace(f"{image['name']}:", f"{image['newName']}:")
+        return text
+
+    def _is_hit(self, value: dict[str, Any], target: dict[str, str]) -> bool:
+        return (value["kind"], value["metadata"]["name"]) == (target["kind"], target.get("name"))
+
+    def _apply(self, operation: dict[str, Any], value: Any) -> None:
+        *above, last = (int(it) if it.isdigit() else it for it in operation["path"].split("/")[1:])
+        for part in above:
+            value = value[part]
+        if last == "-":
+            value.append(operation["value"])
+        else:
+            value[last] = operation["value"]
+
+
+@pytest.fixture
+def building(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001  # which has none
+    """Let `setup` have a kustomize."""
+    monkeypatch.setattr("ci_automation.cli.questions.kustomize", Building)
+
+
+@pytest.mark.usefixtures("building")
+@pytest.mark.parametrize("version", ["v2.8.8", "v2.8.7"])
+def test_a_patch_with_another_value_comes_into_a_promoted_channel_if_kustomize_builds_the_same(
+    clone: Path, left: Callable[..., list[str]], version: str
+) -> None:
+    more = OWN["memory.yaml"].replace("2Gi", "4Gi")
+    for name in CLUSTERS:
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    bootstrap(clone, "clusters/production-us/flux-system", own={**OWN, "memory.yaml": more}, version=version)
+    told = line(left(*THREE), "production-us differs from staging: memory.yaml")
+    (command,) = re.findall(r"Only patches differ: `flux-manifests (.*?)` gives it a channel of its own, prom", told)
+    listed = left(*command.split(), "--yes")
+    assert not any("differs from" in it for it in listed)
+    told = line(listed, "Read `sync` of production-us in .github/flux-manifests.yaml: it has the patches that the")
+    assert told.endswith("lacks, from clusters/production-us/flux-system. With it, kustomize builds the same objects.")
+    assert (clone / "flux-manifests/production-us/clusters.txt").read_text() == "production-us\n"
+    _, applied = yaml.safe_load_all((clone / "flux-manifests/production-us/sync.yaml").read_text())
+    target = {"kind": "Deployment", "name": "source-controller"}
+    assert applied["spec"]["patches"] == [{"patch": more, "target": target}]
+    assert left("setup", "--yes") == listed
+
+
+@pytest.mark.usefixtures("building")
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"memory.yaml": "- {op: add, path: /spec/template/spec/containers/0/args/-, value: --more}\n"},
+        {"memory.yaml": "- {op: add, path: /metadata/annotations, value: {a: b}}\n", "kustomization.yaml": "typo"},
+        {"gotk-sync.yaml": SYNC.replace("name: flux-system", "name: fleet").replace("PATH", "./clusters")},
+        {"kustomization.yaml": "resources: [gotk-components.yaml]\npatches: [{target: {kind: Deployment}}]\n"},
+        {"kustomization.yaml": "resources: [gotk-components.yaml, gotk-sync.yaml\n"},
+    ],
+    ids=["adds to the other", "does not build", "other names in gotk-sync", "no text", "no YAML"],
+)
+def test_a_patch_that_comes_out_otherwise_is_for_a_person(
+    clone: Path, left: Callable[..., list[str]], own: dict[str, str]
+) -> None:
+    if own.get("kustomization.yaml") == "typo":
+        own = {**own, "kustomization.yaml": OWN["kustomization.yaml"].replace("name: source", "name: sauce")}
+    for name in CLUSTERS:
+        bootstrap(clone, f"clusters/{name}/flux-system", own={**OWN, **(own if name == "production-us" else {})})
+    listed = left(*THREE)
+    assert not any("Only patches differ" in it for it in listed)
+    assert "production-us\n" not in (clone / "flux-manifests/production/clusters.txt").read_text()
+
+
+@pytest.mark.usefixtures("building")
+def test_a_channel_whose_sync_gives_clusters_the_same_objects_gets_them(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in ("staging-1", "staging-2", "production-1"):
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    bootstrap(clone, "clusters/stable-1/flux-system", options=Options(registry="r.acme.example/fluxcd"))
+    left(*THREE)
+    whole = [f"{{name: ghcr.io/fluxcd/{it}, newName: r.acme.example/fluxcd/{it}}}" for it in DEFAULT_COMPONENTS]
+    before, names = config(clone).partition("    sync:")[0], clone / "flux-manifests/stable/clusters.txt"
+    names.unlink()
+    sync = f"    sync: {{kustomization: {{images: [{', '.join(whole)}]}}}}\n"
+    less = sync.replace(f", {whole[-1]}", "")
+    (clone / CONFIG).write_text(before.rstrip("\n") + "\n" + less)
+    assert line(left("setup", "--yes"), "stable-1 differs from")
+    assert not names.exists()
+    (clone / CONFIG).write_text(before.rstrip("\n") + "\n" + sync)
+    listed = left("setup", "--yes")
+    assert names.read_text() == "stable-1\n"
+    assert line(listed, "Read `sync` of stable in").endswith(
+        " what the artifact lacks, from clusters/stable-1/flux-system. With it, kustomize builds the same objects."
+    )
+    (clone / CONFIG).write_text(before.rstrip("\n") + "\n" + less)
+    told = line(left("setup", "--yes"), "stable-1 differs from")
+    lost = "lose the rest, in Deployment flux-system/notification-controller. To leave them out"
+    assert f"Of what differs they keep what `sync` of stable gives them, and {lost}" in told
+
+
+def test_what_does_not_fit_in_sync_is_told_before_anything_else(
+    clone: Path, left: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Plain:
+        def builds(self, wanted: Sequence[Build]) -> tuple[str, ...]:
+            return tuple(tree["gotk-components.yaml"].decode() for tree, _ in wanted)
+
+    for name in CLUSTERS:
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    left(*THREE)
+    dead = "    sync: {kustomization: {patches: [{target: {kind: Deployment, name: typo}, patch: '[]'}]}}\n"
+    (clone / CONFIG).write_text(config(clone).rstrip("\n") + f"\n{dead}")
+    told = "Look at `sync` of stable in .github/flux-manifests.yaml: the patch of Deployment typo in "
+    assert not any(told in it for it in left("setup", "--yes"))
+    monkeypatch.setattr("ci_automation.cli.questions.kustomize", Plain)
+    listed = left("setup", "--yes")
+    assert line(listed, told).endswith(
+        "`sync.kustomization` matches nothing. If that is a mistake, correct it, and run `setup` again."
+    )
+    assert listed.index(line(listed, told)) < listed.index("Files")
+
+
+def test_what_two_folders_have_alike_is_built_once_and_said_at_a_terminal(
+    clone: Path, left: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Build] = []
+    said: list[str] = []
+
+    class Counting:
+        def builds(self, wanted: Sequence[Build]) -> tuple[str, ...]:
+            asked.extend(wanted)
+            return tuple(tree["gotk-components.yaml"].decode() for tree, _ in wanted)
+
+    more = OWN["memory.yaml"].replace("2Gi", "4Gi")
+    for name in (*CLUSTERS, "stable-eu", "stable-us"):
+        own = {**OWN, "memory.yaml": more} if "production-" in name else OWN
+        bootstrap(clone, f"clusters/{name}/flux-system", own=own)
+    monkeypatch.setattr("ci_automation.cli.questions.kustomize", Counting)
+    monkeypatch.setattr("ci_automation.cli.questions.progress", lambda **_: said.append)
+    left(*THREE)
+    patched = [it for it in asked if b"4Gi" in (it[0].by_path.get("memory.yaml") or it[0].files[0]).content]
+    assert len(patched) == 1
+    unfit = [f"building clusters/staging/flux-system with `sync` of {it}" for it in ("staging", "production", "stable")]
+    assert said == ["building clusters/production-eu/flux-system with kustomize", *unfit]
+
+
+@pytest.mark.usefixtures("building")
+def test_a_folder_of_which_kustomize_builds_the_same_moves_with_the_others(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in CLUSTERS:
+        own = {**OWN, "notes.txt": "for people\n"} if name == "production-us" else OWN
+        bootstrap(clone, f"clusters/{name}/flux-system", own=own)
+    told = "Look at what differs in clusters/production-us/flux-system: kustomize builds the same objects as of "
+    assert line(left(*THREE), told).endswith("of clusters/staging/flux-system.")
+    assert (clone / "flux-manifests/production/clusters.txt").read_text() == "production-eu\nproduction-us\n"
 
 
 INLINE = """\
@@ -643,14 +838,18 @@ def test_patches_that_one_cluster_has_come_into_a_promoted_channel_by_the_comman
     )
     listed = left(*command.split(), "--yes")
     assert not any("differs from" in it for it in listed)
-    assert line(
+    told = line(
         listed, "Read `sync` of production-us in .github/flux-manifests.yaml: it has the patches that the artifact"
+    )
+    assert told.endswith(
+        "lacks, from clusters/production-us/flux-system. There is no kustomize here, so nothing proves that clusters "
+        "get the same objects: build both yourself, or run `setup` again on Linux with kustomize 5."
     )
     assert (clone / "flux-manifests/production-us/clusters.txt").read_text() == "production-us\n"
     assert line(listed, PROMOTED)
     *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
     assert (last.name, last.promote and last.promote.source) == ("production-us", "production")
-    assert "        - patch: |\n            - op: add\n" in config(clone)  # which a person reads
+    assert "          - patch: |\n              - op: add\n" in config(clone)  # which a person reads
     for name, expected in {"production-us": [patch], "production": None}.items():
         _, applied = yaml.safe_load_all((clone / f"flux-manifests/{name}/sync.yaml").read_text())
         assert applied["spec"].get("patches") == expected
@@ -785,22 +984,114 @@ def test_a_patch_of_a_whole_channel_is_told_as_such(clone: Path, left: Callable[
     assert " (missing). That is all of production in Git, and a channel can have patches of its own. No step" in told
 
 
-def test_a_channel_with_another_registry_of_images_is_told_what_to_write(
+def test_a_channel_with_another_registry_of_images_gets_that_for_each_controller(
     clone: Path, left: Callable[..., list[str]]
 ) -> None:
-    mirror = Options(registry="registry.acme.example/fluxcd", image_pull_secret="regcred")
+    mirror = msgspec.structs.replace(EXTRA, registry="registry.acme.example/fluxcd", image_pull_secret="regcred")
     for name in ("staging-1", "production-1", "production-2"):
-        bootstrap(clone, f"clusters/{name}/flux-system")
+        bootstrap(clone, f"clusters/{name}/flux-system", options=EXTRA)
     for name in ("stable-1", "stable-2"):
         bootstrap(clone, f"clusters/{name}/flux-system", options=mirror)
-    told = line(left(*THREE), "stable-1 and stable-2 differ from")
-    assert "/docs/guides/one-cluster-differs.md#images-from-another-registry says, below `name: stable` in" in told
-    assert "\n## Images from another registry\n" in (DOCS / "guides/one-cluster-differs.md").read_text()
-    (command,) = re.findall(r"Then `(for .*?)`, and run `setup` again", told)
-    Terminal(clone).run(command)
-    assert (clone / "flux-manifests/stable/clusters.txt").read_text() == "stable-1\nstable-2\n"
+    listed = left(*THREE)
+    assert not any("differ from" in it for it in listed)
+    told = line(listed, "Read `sync` of stable in")
+    assert " from clusters/stable-1/flux-system and clusters/stable-2/flux-system. There is no kustomize here" in told
+    names = clone / "flux-manifests/stable/clusters.txt"
+    assert names.read_text() == "stable-1\nstable-2\n"
+    *_, applied = yaml.safe_load_all((clone / "flux-manifests/stable/sync.yaml").read_text())
+    assert applied["spec"]["images"] == [
+        {"name": f"ghcr.io/fluxcd/{it}", "newName": f"registry.acme.example/fluxcd/{it}"} for it in EXTRA.components
+    ]
+    (patch,) = applied["spec"]["patches"]
+    guide = (DOCS / "guides/one-cluster-differs.md").read_text()
+    assert patch["patch"].strip().replace("regcred", "pull-images") in guide
+
+    written, _, own = config(clone).partition("    sync:\n")  # as it was before `setup` knew this
+    (clone / CONFIG).write_text(written)
+    names.unlink()
     told = line(left("setup", "--yes"), "stable-1 and stable-2 differ from")
-    assert "they keep what `sync` of stable gives them, and lose the rest" in told
+    (block,) = re.findall(r"To keep it, write `(sync: .*?)` below `name: stable`", told)
+    assert yaml.safe_load(block) == yaml.safe_load(f"    sync:\n{own}")
+    (clone / CONFIG).write_text(f"{written}    {block}\n")
+    assert not any("differ from" in it for it in left("setup", "--yes"))
+    assert names.read_text() == "stable-1\nstable-2\n"
+
+
+def edit(folder: Path) -> None:
+    """Change Flux's own components by hand."""
+    path = folder / "gotk-components.yaml"
+    assert "replicas: 1\n" in path.read_text()
+    path.write_text(path.read_text().replace("replicas: 1\n", "replicas: 2\n", 1))
+
+
+@pytest.mark.usefixtures("building")
+def test_a_cluster_with_other_images_whose_components_were_edited_does_not_move(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in (*CLUSTERS, "stable-1", "stable-2"):
+        options = Options(registry="r.acme.example/fluxcd" if name.startswith("stable-") else "ghcr.io/fluxcd")
+        bootstrap(clone, f"clusters/{name}/flux-system", options=options)
+    edit(clone / "clusters/stable-2/flux-system")
+    shutil.rmtree(clone / "clusters/stable")
+    told = line(left(*THREE), "stable-2 differs from staging: options of `flux install` (--registry=r.acme.example/fl")
+    assert ") and gotk-components.yaml beside that, in Deployment flux-system/source-controller. No step below" in told
+    assert (clone / "flux-manifests/stable/clusters.txt").read_text() == "stable-1\n"
+    assert "newName: " in config(clone)
+    shown = block(todo_of(clone), "Add as patches what this prints, if anything.")
+    assert re.findall(r"clusters/(\S+)/flux-system/gotk-components", shown) == ["staging"]  # kustomize knows stable-1
+
+
+@pytest.mark.parametrize("own", [{"version": "v2.8.6"}, {"options": Options(registry="r.acme.example/fluxcd")}, {}])
+def test_what_was_edited_in_components_is_printed_by_the_commands_of_the_list(
+    clone: Path, left: Callable[..., list[str]], own: dict[str, Any]
+) -> None:
+    for name in ("staging", "production-eu", "production-us"):
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    for name in ("stable-1", "stable-2"):
+        bootstrap(clone, f"clusters/{name}/flux-system", **own)
+    edit(clone / "clusters/stable-2/flux-system")
+    listed = left(*THREE)
+    moving = {it for path in clone.glob("flux-manifests/*/clusters.txt") for it in path.read_text().split()}
+    assert ("stable-2" in moving) is bool(own)  # nothing here proves what another version or registry makes of them
+    commands = block(listed, "Add as patches what this prints, if anything")
+    shown = re.findall(r"clusters/(\S+)/flux-system/gotk-components", commands)
+    assert shown == ["staging", *(["stable-1", "stable-2"] if own else [])]
+    program = clone.parent / "flux-manifests"  # renders what `flux bootstrap` wrote
+    usual, other = (clone / f"clusters/{name}/flux-system/gotk-components.yaml" for name in ("staging", "stable-1"))
+    program.write_text(f'#!/bin/sh\ncase "$*" in *v2.8.6*|*registry*) cat {other} ;; *) cat {usual} ;; esac\n')
+    program.chmod(0o755)
+    environment = {"PATH": f"{clone.parent}:{PATH}"}
+    ran = subprocess.run(["bash", "-c", commands], env=environment, capture_output=True, text=True, check=False)
+    changed = ["<   replicas: 1", ">   replicas: 2"] if own else []
+    assert ([it for it in ran.stdout.splitlines() if it[0] in "<>"], ran.stderr) == (changed, "")
+
+
+def test_clusters_of_a_second_kind_get_a_channel_by_the_command_of_the_list(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for name in ("staging-1", "staging-2", "stable-1", "stable-2", "stable-3"):
+        far = name in {"stable-2", "stable-3"}
+        options = Options(registry="registry.acme.example/fluxcd") if far else Options()
+        bootstrap(clone, f"clusters/{name}/flux-system", options=options)
+    told = line(left(*THREE), "stable-2 and stable-3 differ from staging-1")
+    assert ". Only images differ. To give them a channel of their own, promoted from stable, with them in" in told
+    (listed, command) = re.findall(r"run `(mkdir .*?) && flux-manifests (setup .*?)`", told)[0]
+    assert Terminal(clone).run(listed.replace("NAME", "far")) == []
+    assert not any("differ from" in it for it in left(*command.replace("NAME", "far").split(), "--yes"))
+    assert (clone / "flux-manifests/far/clusters.txt").read_text() == "stable-2\nstable-3\n"
+    assert "registry.acme.example/fluxcd/source-controller" in (clone / "flux-manifests/far/sync.yaml").read_text()
+
+
+@pytest.mark.parametrize("own", [{"log_level": "debug"}, {"image_pull_secret": ""}])
+def test_what_a_kustomization_cannot_give_is_not_written(
+    clone: Path, left: Callable[..., list[str]], own: dict[str, str]
+) -> None:
+    usual = Options(image_pull_secret="regcred")
+    mirror = msgspec.structs.replace(usual, registry="registry.acme.example/fluxcd", **own)  # type: ignore[arg-type]
+    for name, options in (("staging-1", usual), ("staging-2", usual), ("stable-1", mirror)):
+        bootstrap(clone, f"clusters/{name}/flux-system", options=options)
+    assert line(left(*THREE), "stable-1 differs from staging-1: options of `flux install`")
+    assert "sync" not in config(clone)
 
 
 def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list_names_it(
@@ -1042,7 +1333,7 @@ def test_a_migration_by_dispatch_publishes_what_git_applied(
         told = capsys.readouterr().out
         assert f"command init, artifact staging, to {FIRST}." in told
         (render,) = re.findall(
-            r"    flux-manifests (render [^|]*) \| diff - clusters/staging/flux-system/gotk-co", told
+            r"    made=\$\(flux-manifests (render .*)\) &&\n    diff .* clusters/staging/flux-system/gotk-co", told
         )
         assert run(shlex.split(render)) == 0
         assert capsys.readouterr().out == components

@@ -34,6 +34,7 @@ START = 60.0
 POLL = 1.0  # each look is a process of kubectl
 AT_WORK = "Starting workers"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 # A test does not wait out a back-off of up to a quarter of an hour.
 PACE = ("--min-retry-delay=250ms", "--max-retry-delay=1s")
 
@@ -160,6 +161,25 @@ class Cluster:
 
         return wait_until(look, timeout, otherwise, POLL)
 
+    def wait_until_discovered(self) -> None:
+        """Wait until clients find every kind that is defined, which is a moment after a definition was taken.
+
+        Raises:
+            NotInTime: they do not find them all.
+        """
+        _, text = self._ask("GET", DEFINITIONS)
+        defined = {
+            (each["spec"]["group"], version["name"], each["spec"]["names"]["plural"])
+            for each in json.loads(text)["items"]
+            for version in each["spec"]["versions"]
+            if version["served"]
+        }
+        wait_until(
+            lambda: defined <= self._found_kinds() or None,
+            START,
+            lambda: f"clients do not find {sorted(defined - self._found_kinds())}",
+        )
+
     def start_controllers(self) -> None:
         """Start source-controller and kustomize-controller, which need the CRDs of a release applied before."""
         for daemon in (self.start_source_controller(), self._start_controller("kustomize-controller", *PACE)):
@@ -249,7 +269,18 @@ class Cluster:
         folder.mkdir(exist_ok=True)
         return folder
 
+    def _found_kinds(self) -> set[tuple[str, str, str]]:
+        """Return group, version and plural of each kind that clients find."""
+        _, text = self._ask("GET", "/apis", accept=DISCOVERY)
+        return {
+            (group["metadata"]["name"], version["version"], each["resource"])
+            for group in json.loads(text)["items"]
+            for version in group["versions"]
+            for each in version.get("resources", ())
+        }
+
     def _start(self, name: str, *arguments: str, **environment: str) -> Daemon:
+        assert name not in {each.log.stem for each in self.daemons}, f"{name} runs already, and two of them would fight"
         command = [str(peer(name)), *arguments]
         daemon = self._stack.enter_context(Daemon(command, self.folder / "logs" / f"{name}.log", environment))
         self.daemons.append(daemon)
@@ -286,12 +317,13 @@ class Cluster:
             return None
         return status == HTTPStatus.OK or None
 
-    def _ask(self, method: str, path: str, body: str = "") -> tuple[int, str]:
+    def _ask(self, method: str, path: str, body: str = "", accept: str = "application/json") -> tuple[int, str]:
         """Return the API server's status and answer; its certificate is its own work of a second ago."""
         trusting = ssl._create_unverified_context()  # noqa: S323
         api = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=START, context=trusting)
         try:
-            headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/apply-patch+yaml"}
+            kinds = {"Accept": accept, "Content-Type": "application/apply-patch+yaml"}
+            headers = {"Authorization": f"Bearer {TOKEN}"} | kinds
             api.request(method, path, body, headers)
             answer = api.getresponse()
             return answer.status, answer.read().decode()
@@ -299,6 +331,7 @@ class Cluster:
             api.close()
 
     def _start_controller(self, name: str, *arguments: str, namespace: str | None = None, **more: str) -> Daemon:
+        self.wait_until_discovered()  # a controller looks once, and ends where a kind is not there
         ports = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         common = ("--enable-leader-election=false", "--events-addr=", "--log-encoding=json")
         watch = f"--watch-all-namespaces={str(namespace is None).lower()}"

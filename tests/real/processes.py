@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -25,6 +26,8 @@ POLL = 0.05
 PATIENCE = 10.0
 COMMAND = 60.0
 RUNNING: list[Daemon] = []
+# No connection gets one of these by chance before the program does: Linux gives 32768 and up to who asks for any port.
+OURS = range(12000, 32000)
 
 
 class NotInTime(AssertionError):
@@ -47,9 +50,10 @@ def wait_until(look: Callable[[], T | None], timeout: float, otherwise: Callable
 
 def free_port() -> int:
     """Return a loopback port that was free just now, for programs that cannot tell which one they took."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port := secrets.choice(OURS)))
+            return port
 
 
 class ProgramFailed(AssertionError):

@@ -73,9 +73,10 @@ class OwnFiles(Family, frozen=True, kw_only=True):
     """The files of a family: `overlay` is a folder of the repository; None: the team's own stay in the artifact.
 
     `tags` are those in the repository of each channel; None: not known. `existing` are channels that are there, as far
-    as they could be read; of the first, the files in `unlike` are not as in the overlay. The first channel takes over
-    what the folders of a `migration` have. In the artifact, `components` is the path of Flux's components, which
-    `flags` of `flux install` made. Below `objects` each channel has the folder that its clusters apply.
+    as they could be read; of the first, the files in `unlike` are not as in the overlay. Those in `signed` have what a
+    signer signed whom the configuration trusts. The first channel takes over what the folders of a `migration` have. In
+    the artifact, `components` is the path of Flux's components, which `flags` of `flux install` made. Below `objects`
+    each channel has the folder that its clusters apply.
     """
 
     tags: Mapping[str, Collection[str] | None]
@@ -85,12 +86,24 @@ class OwnFiles(Family, frozen=True, kw_only=True):
     flags: Mapping[str, Any]
     migration: Migration | None
     existing: Mapping[str, Existing]
+    signed: frozenset[str]
     unlike: tuple[str, ...] = ()
 
     def has(self, name: str) -> bool | None:
         """Return whether a channel is there; None: not known."""
         tags = self.tags[name]
         return None if tags is None else self.channels[name].tag in tags
+
+    def holder(self, name: str) -> str:
+        """Return the channel whose content a channel has, or gets: itself if it could be read, else one before it."""
+        while name not in self.existing and name in self.sources:
+            name = self.sources[name].source
+        return name
+
+    @property
+    def to_adopt(self) -> dict[str, Reference]:
+        """Return the channels that are there, and not known to be signed by a trusted signer."""
+        return {name: it for name, it in self.channels.items() if self.has(name) and name not in self.signed}
 
     @property
     def there(self) -> Existing | None:
@@ -114,8 +127,9 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
     """What a person decides of a family, beside its files: the repository, who signs, and how to ask.
 
     `action` is the repository with the action, with its commit after an @ if it is not the one of the shipped files;
-    runs are at the commit `pin`. `again` is the command that runs `setup` with these answers. The clusters in `moving`
-    are those of all families that come from Git.
+    runs are at the commit `pin`. `again` is the command that runs `setup` with these answers. The clone `has_key` if a
+    public key is there, and `has_approve` if a workflow approve.yaml takes the action. The clusters in `moving` are
+    those of all families that come from Git.
     """
 
     place: GitHubPlace
@@ -124,12 +138,20 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
     signing: SigningMode
     approval: ApprovalVia
     again: str
+    has_key: bool
+    has_approve: bool
     moving: tuple[str, ...]
 
     @property
     def unverified(self) -> bool:
-        """Return whether clusters may follow the first channel, or come to it, before it may have newer patches."""
-        return self.migration is not None or self.has(self.first[0]) is True
+        """Return whether clusters may follow the first channel, or come to it, before it may have newer patches.
+
+        They may follow it if the registry does not say whether it is there. If a trusted signer signed it, those that
+        do verify it. If it is older than the clusters that come to it, it needs newer ones first.
+        """
+        is_behind = self.migration and self.there and self.there.version < self.migration.version
+        may_follow = self.has(self.first[0]) is not False and self.first[0] not in self.signed
+        return not is_behind and (self.migration is not None or may_follow)
 
     @property
     def keyless(self) -> bool:
@@ -250,10 +272,13 @@ def require_action(text: str, server: str) -> None:
         error.hint = f"`git ls-remote {server}/{repository} {shlex.quote(commit)}` prints those of a branch or a tag."
         raise error
     if not is_action(text):
-        raise UnfitAnswer(
-            f"{text!r} is not the action, whose repository is OWNER/ci-automation or OWNER/flux-manifests (`config "
-            "validate` finds it in workflows by that name), with or without the @ and 40 digits of a commit"
+        error = UnfitAnswer(f"{text!r} is not the action: its repository is named ci-automation or flux-manifests")
+        owner = repository.partition("/")[0] if _PLAIN["repository"].fullmatch(repository) else "OWNER"
+        error.hint = (
+            f"Name the repository so, such as {owner}/ci-automation: `config validate` finds the action in workflows "
+            "by this name. To take it at a commit, add @ and the 40 digits."
         )
+        raise error
 
 
 def require_usable(answers: Answers) -> None:

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-import posixpath
+import json
 import re
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_folder
-from ci_automation.flows.setting_up.patches import added_patches
-from ci_automation.flux.options import DEFAULT_COMPONENTS, Options
+from ci_automation.flows.setting_up.cluster_names import ANY, ClusterNames, folders_by_channel
+from ci_automation.flows.setting_up.configuration import (
+    added_patches,
+    changed_file,
+    changed_patches,
+    images_beside,
+)
+from ci_automation.flux.options import DEFAULT_COMPONENTS, Options, as_arguments
 from ci_automation.flux.recover import recover
+from ci_automation.impact.change import some_of
 from ci_automation.impact.overlay.bootstrapped import (
     COMPONENTS,
     SYNC,
     AppliedPath,
-    UnfitBootstrap,
     covering,
-    documents_in,
     outside,
     without_sync,
 )
-from ci_automation.impact.overlay.kustomization import NAMES, listed_at
+from ci_automation.impact.overlay.in_cluster import unfit_in_cluster, unlike_in_cluster
+from ci_automation.impact.overlay.kustomization import listed_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.flux.version import Version
+    from ci_automation.impact.change import ObjectId
+    from ci_automation.impact.overlay.builder import Kustomize
 
-ANY = "CHANNEL"  # the placeholder for the channel that a person chooses for a cluster
 _PLAIN = re.compile(r"[\w.][\w./+@-]*")  # what a shell reads as it is
 
 
@@ -75,8 +81,10 @@ class ClusterFolder(Struct, frozen=True):
         ours, theirs = self.overlay.by_path, other.overlay.by_path
         for path in sorted(path for path in ours.keys() | theirs.keys() if ours.get(path) != theirs.get(path)):
             has, other_has = ours.get(path), theirs.get(path)
-            yield f"{path} (added)" if not other_has else f"{path} (missing)" if not has else _changed(has, other_has)
-        if [it.names for it in self.applied] != [it.names for it in other.applied]:
+            yield (
+                f"{path} (added)" if not other_has else f"{path} (missing)" if not has else changed_file(has, other_has)
+            )
+        if not self.applies_as(other):
             yield SYNC
         if self.options != other.options:
             yield f"options of `flux install` ({self._flags_beside(other)})"
@@ -88,10 +96,9 @@ class ClusterFolder(Struct, frozen=True):
         lacks = sorted(f"no --{it}" for it in other.flags.keys() - self.flags.keys())
         return ", and ".join(filter(None, (" ".join(it for it in ours if it not in theirs), ", ".join(lacks))))
 
-    def is_elsewhere(self, other: ClusterFolder) -> bool:
-        """Return whether the registry of the images, or its Secret, is all that differs from another folder."""
-        differing = {it for it in self.flags.keys() | other.flags.keys() if self.flags.get(it) != other.flags.get(it)}
-        return self.overlay == other.overlay and bool(differing) and differing <= {"registry", "image-pull-secret"}
+    def applies_as(self, other: ClusterFolder) -> bool:
+        """Return whether the objects by which Git applies a folder are called as those of another one."""
+        return [it.names for it in self.applied] == [it.names for it in other.applied]
 
     def patches_beside(self, other: ClusterFolder) -> tuple[Mapping[str, Any], ...]:
         """Return the patches that this folder has and another one lacks, if nothing else differs."""
@@ -99,44 +106,14 @@ class ClusterFolder(Struct, frozen=True):
         return () if any(without.differs(other)) else added_patches(self.overlay, other.overlay)
 
 
-def as_arguments(flags: Mapping[str, Any]) -> list[str]:
-    """Return flags of `flux install` as a command has them."""
-    return [f"--{flag}={_written(value)}" for flag, value in flags.items()]
-
-
-def _written(value: object) -> object:
-    return ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value
-
-
-class ClusterNames(Struct, frozen=True):
-    """How clusters are called: by what differs in the paths of their folders, between `head` and `tail`."""
-
-    head: str
-    tail: str
-
-    @classmethod
-    def of(cls, paths: Sequence[str]) -> Self:
-        """Return how the clusters of these folders are called."""
-        tail = "/flux-system" if all(path.endswith("/flux-system") for path in paths) else ""
-        above = posixpath.commonpath([posixpath.dirname(path.removesuffix(tail)) for path in paths])
-        return cls(f"{above}/" if above else "", tail)
-
-    def name(self, path: str) -> str:
-        """Return the name of the cluster that has a folder."""
-        return path.removeprefix(self.head).removesuffix(self.tail)
-
-    def path(self, name: str) -> str:
-        """Return the folder of a cluster."""
-        return f"{self.head}{name}{self.tail}"
-
-
 class Migration(Struct, frozen=True):
     """The folders of clusters by the channels that they are for, and why others cannot be read.
 
     The artifact takes over the files and the options of `source`, from which the fewest folders differ, or is it, if it
     is there already. `moving` are the names of clusters that come to a channel as the source does: those whose folders
-    do not differ from it, or only by patches that the channel's objects have, and those that a person has listed. Of
-    each channel `written` is `sync.kustomization`; None: the channel is new, and gets the patches of all its folders.
+    do not differ from it, or give the same objects as it does with `sync` of the channel, and those that a person has
+    listed. Of each channel `written` is `sync.kustomization`; None: the channel is new, and gets the patches of all its
+    folders. Of `all_there` clusters of `flux bootstrap`, also of other channels, `have_moved` are done.
     """
 
     source: ClusterFolder
@@ -145,6 +122,12 @@ class Migration(Struct, frozen=True):
     names: ClusterNames
     moving: Mapping[str, tuple[str, ...]]
     written: Mapping[str, Mapping[str, Any] | None]
+    all_there: int
+    have_moved: int
+    kustomize: Kustomize | None
+    say: Callable[[str], None]
+    _beside: dict[tuple[str, str], Mapping[str, list[Mapping[str, Any]]]] = field(default_factory=dict)
+    _unlike: dict[tuple[Tree, Tree, str], tuple[ObjectId, ...] | None] = field(default_factory=dict)
 
     @property
     def every(self) -> tuple[ClusterFolder, ...]:
@@ -156,17 +139,71 @@ class Migration(Struct, frozen=True):
         """Return the newest version of a cluster or the source: channels begin with it, so no cluster goes back."""
         return max(it.version for it in (self.source, *self.every))
 
-    def patches(self, channel: str) -> Sequence[Mapping[str, Any]]:
-        """Return the patches that the objects of a channel have for its clusters alone."""
+    def beside(self, folder: ClusterFolder) -> Mapping[str, list[Mapping[str, Any]]]:
+        """Return the patches and images with which clusters get of the source what a folder gives them.
+
+        Patches that replace others count only if kustomize builds the same. Without an answer it takes more than that.
+        """
+        key = folder.path, self.source.path
+        if key not in self._beside:
+            self._beside[key] = self._found_beside(folder)
+        return self._beside[key]
+
+    def _found_beside(self, folder: ClusterFolder) -> Mapping[str, list[Mapping[str, Any]]]:
+        if found := folder.patches_beside(self.source):
+            return {"patches": [*found]}
+        if folder.overlay == self.source.overlay and folder.applies_as(self.source):
+            return {} if self.edited(folder) else images_beside(folder.options, self.source.options)
+        changed = {"patches": [*changed_patches(folder.overlay, self.source.overlay)]}
+        return changed if changed["patches"] and self.unlike(folder, changed) == () else {}
+
+    def edited(self, folder: ClusterFolder) -> tuple[ObjectId, ...]:
+        """Return the objects of Flux that other images alone do not explain, as kustomize builds them."""
+        images = images_beside(folder.options, self.source.options) if folder.overlay == self.source.overlay else {}
+        return (self.unlike(folder, images) or ()) if images else ()
+
+    def kustomization(self, channel: str) -> Mapping[str, Any]:
+        """Return what `sync.kustomization` of a channel has, or gets."""
         if (written := self.written.get(channel, {})) is not None:
-            return listed_at(written, "patches")
-        first, *others = [it.patches_beside(self.source) for it in self.folders.get(channel, ())] or [()]
-        return first if all(it == first for it in others) else ()
+            return written
+        every = [self.beside(it) for it in self.folders.get(channel, ()) if not self.edited(it)]
+        first, *others = every or [{}]
+        return first if all(it == first for it in others) else {}
+
+    def unlike(self, folder: ClusterFolder, kustomization: Mapping[str, Any]) -> tuple[ObjectId, ...] | None:
+        """Return the objects that a cluster gets otherwise by a folder than by the source and a Kustomization.
+
+        None says that kustomize did not build them, or that other versions and options cannot be told apart.
+        """
+        other_version, source = folder.version != self.source.version, self.source
+        if self.kustomize is None or not folder.applies_as(source):
+            return None
+        if other_version and folder.options != source.options:
+            return None
+        files = source.overlay.replaced(COMPONENTS, (folder if other_version else source).files[COMPONENTS])
+        key = folder.files, files, json.dumps(kustomization, sort_keys=True, default=str)
+        if key not in self._unlike:
+            self.say(f"building {folder.path} with kustomize")
+            self._unlike[key] = unlike_in_cluster(folder.files, files, kustomization, self.kustomize)
+        return self._unlike[key]
+
+    def not_fitting(self, channel: str) -> tuple[str, ...]:
+        """Return what of `sync.kustomization` of a channel does not fit the source, if there is kustomize to say so."""
+        if self.kustomize is None:
+            return ()
+        self.say(f"building {self.source.path} with `sync` of {channel}")
+        spec = {"path": "./", **self.kustomization(channel)}
+        return tuple(it.sentence for it in unfit_in_cluster(None, self.source.files, spec, self.kustomize))
 
     def lacking(self, folder: ClusterFolder, channel: str) -> list[str]:
         """Return what a folder has, beside another version, that neither the source nor the channel's objects have."""
-        own, there = folder.patches_beside(self.source), self.patches(channel)
-        return [] if own and all(it in there for it in own) else [*folder.differs(self.source)]
+        own, there = self.beside(folder), self.kustomization(channel)
+        has = own and all(it in listed_at(there, key) for key, items in own.items() for it in items)
+        found = [] if has else [*folder.differs(self.source)]
+        if found and (edited := self.edited(folder)):
+            found.append(f"{COMPONENTS} beside that, in {some_of([*map(str, edited)])}")
+        to_build = found and channel != ANY and (there or not own)  # else it has what it takes, and the channel not
+        return [] if to_build and self.unlike(folder, there) == () else found
 
     def to_move_to(self, source: ClusterFolder, listed: Mapping[str, Sequence[str]]) -> Migration:
         """Return the same with another source: clusters move that do not differ from it, and those `listed` before."""
@@ -188,6 +225,8 @@ def read_migration(
     every: Mapping[str, Sequence[str]],
     channels: Mapping[str, Mapping[str, Any] | None],
     taken: OverlayFolder | None,
+    kustomize: Kustomize | None,
+    say: Callable[[str], None],
 ) -> Migration | None:
     """Return what the folders of a clone that `flux bootstrap` made have for these channels; None: there are none.
 
@@ -199,9 +238,8 @@ def read_migration(
     if not (paths := [it for it in synced if (top / it / COMPONENTS).is_file()]):
         return None
     names = ClusterNames.of(synced)
-    named = {name: it for name, it in _by_channel(paths, names, every).items() if name in (*channels, ANY)}
-    order = [path for there in named.values() for path in there]
-    if not order:
+    named = {name: it for name, it in folders_by_channel(paths, names, every).items() if name in (*channels, ANY)}
+    if not (order := [path for there in named.values() for path in there]):
         return None
     read, unfit = {order[0]: _read(top, order[0])}, {}
     for path in order[1:]:
@@ -218,7 +256,9 @@ def read_migration(
         for channel in channels
     }
     folders = {name: there for name, there in found.items() if there}
-    return Migration(source, folders, unfit, names, kept, channels).to_move_to(source, kept)
+    done = {*synced} - {*paths} - (left & listed)
+    made = Migration(source, folders, unfit, names, kept, channels, len(synced), len(done), kustomize, say)
+    return made.to_move_to(source, kept)
 
 
 def _source(read: Mapping[str, ClusterFolder], taken: OverlayFolder | None, *, have_moved: bool) -> ClusterFolder:
@@ -231,52 +271,9 @@ def _source(read: Mapping[str, ClusterFolder], taken: OverlayFolder | None, *, h
     return source
 
 
-def _changed(file: TreeFile, other: TreeFile) -> str:
-    """Return the path of a file that another folder has too, of a kustomization with the fields that differ."""
-    if file.path not in NAMES:
-        return file.path
-    ours, theirs = _fields(file), _fields(other)
-    fields = sorted(it for it in ours.keys() | theirs.keys() if ours.get(it) != theirs.get(it))
-    told = [f"{'adds' if it not in theirs else 'other' if it in ours else 'lacks'} {it}" for it in fields]
-    return f"{file.path} ({', '.join(told)})" if told else file.path
-
-
-def _fields(file: TreeFile) -> Mapping[str, Any]:
-    with suppress(UnfitBootstrap):
-        return {key: value for it in documents_in(file.path, file.content) for key, value in it.items()}
-    return {}
-
-
 def _prunes(top: Path, path: str) -> bool:
     tree = Tree((TreeFile(SYNC, (top / path / SYNC).read_bytes()),))
     return all(it.prune for it in covering(tree, path))
-
-
-def _by_channel(paths: Iterable[str], names: ClusterNames, listed: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the folders for each channel: as listed, or by its name in their paths, as for clusters/production-eu.
-
-    The others are for any of several channels. One channel has those with its name, or all if none has it.
-    """
-    channels = tuple(listed)
-    named: dict[str, list[str]] = {name: [] for name in (*channels, ANY)}
-    for path in paths:
-        told = next((channel for channel, there in listed.items() if names.name(path) in there), None)
-        named[told or _channel(path, channels) or ANY].append(path)
-    if len(channels) > 1:
-        return {name: there for name, there in named.items() if there}
-    return {channels[0]: there} if (there := named[channels[0]] or named[ANY]) else {}
-
-
-def _channel(path: str, channels: Sequence[str]) -> str | None:
-    parts, longest = path.split("/"), sorted(channels, key=len, reverse=True)
-    exact = (name for name in longest if name in parts)
-    parted = (name for name in longest if any(_parted(name) in _parted(part) for part in parts))
-    return next(exact, None) or next(parted, None)
-
-
-def _parted(name: str) -> str:
-    """Return a name with the same sign at both ends and between its words."""
-    return f"-{name}-".replace("_", "-").replace(".", "-")
 
 
 def _read(top: Path, path: str) -> ClusterFolder:

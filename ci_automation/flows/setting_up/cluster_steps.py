@@ -1,4 +1,4 @@
-"""The steps by which clusters come to verify and follow a channel, and from `flux bootstrap` to it, in the list.
+"""The steps by which clusters come to verify and follow a channel, and move from `flux bootstrap` to it, in the list.
 
 A channel's clusters move one first, then the others, by a loop over their names. The file `CLUSTERS` has these, which
 are the names of their contexts for kubectl and flux too.
@@ -11,30 +11,31 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, Answers
-from ci_automation.flows.setting_up.cluster_folders import as_arguments
+from ci_automation.flows.setting_up.configuration import PUBLIC_KEY
 from ci_automation.flows.setting_up.differing import enumerated, left_to_settle
-from ci_automation.flows.setting_up.files import PUBLIC_KEY, cluster_trust
-from ci_automation.flows.setting_up.todo import (
-    CAREFUL,
-    READY,
-    Block,
-    chain,
-    changed_prune,
-    in_clusters,
-    in_each,
-)
+from ci_automation.flows.setting_up.files import cluster_trust
+from ci_automation.flows.setting_up.todo import CAREFUL, READY, Block, chain, changed_prune, in_clusters, in_each
+from ci_automation.flux.options import as_arguments
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_of_sync
+from ci_automation.impact.overlay.kustomization import listed_at
 from ci_automation.report.sync import ByKey, verify_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ci_automation.flows.setting_up.cluster_folders import Migration
+    from ci_automation.flux.version import Version
+
+_SAME = " With it, kustomize builds the same objects."
+_UNPROVEN = (
+    " There is no kustomize here, so nothing proves that clusters get the same objects: build both yourself, or run "
+    "`setup` again on Linux with kustomize 5."
+)
 
 
 def left_to_verify(answers: Answers) -> Iterator[str]:
     """Yield how clusters come to verify the channels that are there."""
-    if not (there := {name: it for name, it in answers.channels.items() if answers.has(name)}):
+    if not (there := answers.to_adopt):
         return
     yield "Look for NAMESPACE and NAME of the OCIRepository in these clusters: `kubectl get ocirepositories -A`"
     yield from left_to_trust(answers, "NAMESPACE")
@@ -75,34 +76,66 @@ def left_to_decide(answers: Answers, migration: Migration) -> Iterator[str]:
     guide = f"{answers.docs}/guides/migration.md"
     for path, reason in migration.unfit.items():
         yield f"`flux bootstrap` made {path} too, and this list leaves it out: {reason}. What it has to be: {guide}"
+    for channel in migration.written:
+        for problem in migration.not_fitting(channel):
+            then = "If that is a mistake, correct it, and run `setup` again."
+            yield f"Look at `sync` of {channel} in {CONFIGURATION}: {problem}. {then}"
     yield from left_to_settle(answers, migration)
 
 
 def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
     """Yield what a person looks at and changes in Git before the files are committed."""
     source = migration.source
+    edits = _edits(answers, migration)
     if answers.overlay and source in migration.every:
-        words = ("flux-manifests", "render", "--flux-version", str(source.version), *as_arguments(source.flags))
-        command = shlex.join(words)
         yield (
             f"Read {answers.overlay}: it has the files of {source.path} without {SYNC} and {COMPONENTS}, which each "
-            "run renders. Add as patches what this prints, if anything.\n"
-            f"{command} | diff - {source.path}/{COMPONENTS}"
+            f"run renders. {edits}"
         )
         if stray := [f"{answers.overlay}/{place}" for place in patches_of_sync(source.overlay)]:
             patches = f"Take the patches at {enumerated(stray)} out of {answers.overlay}"
             yield f"{patches}: they are for the objects in {SYNC}."
-    for channel in migration.moving:
-        there = (it for it in migration.folders.get(channel, ()) if not migration.lacking(it, channel))
-        if beside := [it.path for it in there if it.patches_beside(source)]:
-            yield (
-                f"Read `sync` of {channel} in {CONFIGURATION}: it has the patches that the artifact lacks, from "
-                f"{enumerated(beside)}."
-            )
+    elif edits:
+        yield f"Runs render {COMPONENTS}. {edits}"
+    yield from _left_to_read(migration)
     if migration.moving and any(by.prune for folder in migration.every for by in folder.applied):
         edit = in_each(answers, [changed_prune(migration, "true", "false")])
         why = f"or Flux can delete itself once {COMPONENTS} is gone"
         yield f"{CAREFUL}set `prune: false` for the clusters that move, {why}.\n{edit}"
+
+
+def _edits(answers: Answers, migration: Migration) -> str:
+    """Return how a person finds what was edited in the components of the source, and of what is not built like it."""
+    source, name = migration.source, migration.names.name
+    one_each = {source.files[COMPONENTS]: source}
+    for channel, there in migration.folders.items():
+        for it in there:
+            if name(it.path) not in answers.moving or it.files[COMPONENTS] in one_each:
+                continue
+            if it.version != source.version or migration.unlike(it, migration.kustomization(channel)) != ():
+                one_each[it.files[COMPONENTS]] = it
+    commands = []
+    for it in filter(migration.every.__contains__, one_each.values()):
+        words = ("flux-manifests", "render", "--flux-version", str(it.version), *as_arguments(it.flags))
+        commands.append(f"made=$({shlex.join(words)}) &&\ndiff <(printf '%s\\n' \"$made\") {it.path}/{COMPONENTS}")
+    whose = ", to `sync` of its channel if only that has it" if len(commands) > 1 else ""
+    return "\n".join((f"Add as patches what this prints, if anything{whose}.", *commands)) if commands else ""
+
+
+def _left_to_read(migration: Migration) -> Iterator[str]:
+    """Yield what a person looks at where clusters move although their folders differ from the source."""
+    for channel in migration.moving:
+        own, there = migration.kustomization(channel), migration.folders.get(channel, ())
+        unlike = [it for it in there if any(it.differs(migration.source)) and not migration.lacking(it, channel)]
+        same = all(migration.unlike(it, own) == () for it in unlike)
+        paths = enumerated(it.path for it in unlike) if unlike else ""
+        if unlike and (listed_at(own, "patches") or listed_at(own, "images")):
+            is_patch = all(map(migration.beside, unlike)) and not listed_at(own, "images")
+            what = "the patches that" if is_patch else "what"
+            built = _UNPROVEN if migration.kustomize is None else _SAME if same else ""
+            yield f"Read `sync` of {channel} in {CONFIGURATION}: it has {what} the artifact lacks, from {paths}.{built}"
+        elif unlike:
+            yield f"Look at what differs in {paths}: kustomize builds the same objects as of {migration.source.path}."
 
 
 def left_to_name(answers: Answers) -> Iterator[str]:
@@ -118,17 +151,19 @@ def left_to_name(answers: Answers) -> Iterator[str]:
 
 
 def _behind(answers: Answers) -> Iterator[str]:
-    """Yield which channels that are there, or get what is there, have an older Flux than their clusters in Git."""
+    """Yield which channels that are there have an older Flux than the clusters in Git that get what they have."""
     sources = dict(answers.waves)
-    for channel, folders in answers.migration.folders.items() if answers.migration else ():
-        holder = channel if channel in answers.existing else answers.first[0]
-        has, newest = answers.existing.get(holder), max(it.version for it in folders)
-        if has and has.version < newest:
+    newest: dict[str, Version] = {}
+    for name, folders in answers.migration.folders.items() if answers.migration else ():
+        holder = answers.holder(name)
+        newest[holder] = max(newest.get(holder, folders[0].version), *(it.version for it in folders))
+    for holder, has in answers.existing.items():
+        if has.version < (wanted := newest.get(holder, has.version)):
             how = "let a run publish it, or approve its request"
-            how = f"promote it from {sources[channel]}" if channel in sources else how
+            how = f"promote it from {sources[holder]}" if holder in sources else how
             yield (
-                f"Bring {channel} to {newest} or later before a cluster moves, or the cluster goes back: {holder} has "
-                f"{has.version}, and Git {newest}. To do that, {how}."
+                f"Bring {holder} to {wanted} or later before a cluster moves, or the cluster goes back: it has "
+                f"{has.version}, and Git {wanted}. To do that, {how}."
             )
 
 
@@ -159,7 +194,8 @@ def _moved(answers: Answers, block: Block, migration: Migration) -> Iterator[str
         f"kubectl --context $it -n {source.options.namespace} {READY}",
     )
     loop = in_each(answers, commands, block.channel)
-    begin = f"Do this section for {first}, then for CHANNEL={' and CHANNEL='.join(others)}. " if others else ""
+    then = enumerated(f"CHANNEL={it}" for it in others) if others else ""
+    begin = f"Do this section for {first}, then with {then} here. " if others else ""
     why = "Git applies nothing there until it is resumed below, or it would take back newer patches."
     failing = f"When a command fails: {answers.docs}/tutorials/from-bootstrap.md#when-a-command-fails"
     if any(len(names) > 1 for names in migration.moving.values()):
@@ -174,7 +210,8 @@ def _moved(answers: Answers, block: Block, migration: Migration) -> Iterator[str
 
 def _left_by_git(answers: Answers, block: Block, migration: Migration) -> Iterator[str]:
     """Yield how Git gives up Flux, and applies the rest again."""
-    path, branch, channel = migration.names.path("$it"), answers.place.branch, block.channel
+    path, branch = migration.names.path("$it"), answers.place.branch
+    channel = block.channel.replace("$CHANNEL", "${CHANNEL:?}")  # set by the first step, perhaps in another terminal
     moving, own = [it for names in migration.moving.values() for it in names], _with_own_patches(migration)
     whose = "each kustomization.yaml" if len(own) == len(moving) else f"kustomization.yaml of {', '.join(own)}"
     kept = f" In {whose} leave only {SYNC}, and your patches of the objects in it." if own else ""
@@ -186,24 +223,21 @@ def _left_by_git(answers: Answers, block: Block, migration: Migration) -> Iterat
         f"git add {path}",
     )
     loop = in_each(answers, removal, channel)
-    yield block.step(f"In Git, delete Flux from their folders, and bring that to {branch}.{kept}", loop)
+    yield f"In Git, delete Flux from their folders, and bring that to {branch}.{kept}\n{loop}"
     if applied := migration.source.applied:
         resumed = (
-            f"! git cat-file -e FETCH_HEAD:{path}/{COMPONENTS} 2> /dev/null",
+            f"{{ ! git cat-file -e FETCH_HEAD:{path}/{COMPONENTS} 2> /dev/null || ! echo '{branch} still has it'; }}",
             *(f"flux --context $it -n {by.namespace} reconcile source git {by.source}" for by in applied),
             *(f"flux --context $it -n {by.namespace} resume kustomization {by.name}" for by in applied),
         )
-        yield block.step(
-            f"Let Git apply the rest again. This stops where the folder still has {COMPONENTS} on {branch}.",
-            chain((f"git fetch -q origin {branch}", in_each(answers, resumed, channel))),
-        )
+        loop = chain((f"git fetch -q origin {branch}", in_each(answers, resumed, channel)))
+        yield f"Let Git apply the rest again. This stops where the folder still has {COMPONENTS} on {branch}.\n{loop}"
+    next_one = " One pull request can do this, and delete Flux for the next channel." if block.channels[1:] else ""
     edit = in_each(answers, [changed_prune(migration, "false", "true")], channel)
-    if "|| break" in edit:  # which would be a success for what follows
-        edit = f"({edit.replace('|| break', '|| exit 1')})"
-    yield block.step(
+    yield (
         f"{CAREFUL}only after the step before, or Flux deletes itself, set `prune: true` again, and bring that to "
-        f"{branch}. Never run `flux bootstrap` for them again.",
-        f"{edit} &&\ngit rm -qf {answers.objects}/{channel}/{CLUSTERS}",
+        f"{branch}. Never run `flux bootstrap` for them again.{next_one}\n"
+        f"{edit} &&\ngit rm -qf {answers.objects}/{channel}/{CLUSTERS}"
     )
 
 

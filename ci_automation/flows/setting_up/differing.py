@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.yaml import yaml_of
 from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, Answers
-from ci_automation.flows.setting_up.cluster_folders import ANY, ClusterFolder, Migration
-from ci_automation.flows.setting_up.patches import settings_with
+from ci_automation.flows.setting_up.cluster_names import ANY
+from ci_automation.flows.setting_up.configuration import settings_with
+from ci_automation.impact.change import some_of
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ci_automation.flows.setting_up.cluster_folders import ClusterFolder, Migration
+    from ci_automation.flux.version import Version
 
 _SHORTEST = 3  # letters that tell a channel, as in prod-eu
 _TAG = re.compile(r"\w[\w.-]*", re.ASCII)  # such as a channel can have
@@ -20,7 +24,7 @@ _TAG = re.compile(r"\w[\w.-]*", re.ASCII)  # such as a channel can have
 
 def left_to_settle(answers: Answers, migration: Migration) -> Iterator[str]:
     """Yield what to do about clusters that do not have the source's version and files, or have no channel yet."""
-    names, newest = migration.names, migration.version
+    names = migration.names
     found: dict[str | None, list[str]] = {}
     for name in (names.name(it.path) for it in migration.folders.get(ANY, ()) if not any(it.differs(migration.source))):
         found.setdefault(_like(name, answers.channels), []).append(name)
@@ -32,8 +36,17 @@ def left_to_settle(answers: Answers, migration: Migration) -> Iterator[str]:
             told = f"{enumerated(alike)} {verb} like {channel}. If so, run this, which has `setup` list how they move."
             command = f"for it in {' '.join(alike)}; do echo $it >> {answers.objects}/{channel}/{CLUSTERS}; done"
         yield f"{told}\n{command}\n{answers.again}"
-    if older := [f"{names.name(it.path)} ({it.version})" for it in migration.every if it.version < newest]:
-        yield f"Update to {newest} in Git, as until now, so that no cluster changes when it moves: {enumerated(older)}."
+    older: dict[Version, list[str]] = {}
+    for channel, there in migration.folders.items():
+        holder = answers.existing.get(answers.holder(channel))
+        begins = holder.version if holder else migration.version
+        for it in there:
+            if it.version < begins:
+                older.setdefault(begins, []).append(f"{names.name(it.path)} ({it.version})")
+    for begins, behind in sorted(older.items()):
+        yield (
+            f"Update to {begins} in Git, as until now, so that no cluster changes when it moves: {enumerated(behind)}."
+        )
     yield from _differing(answers, migration)
 
 
@@ -45,7 +58,7 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
         for folder in there:
             if found := migration.lacking(folder, channel):
                 by = channel if names.name(folder.path) in migration.moving.get(channel, ()) else None
-                beside = str(folder.patches_beside(source))
+                beside = str(migration.beside(folder))
                 differing.setdefault((by, enumerated(found), beside), []).append(folder)
     is_folder, same = source in every, sum(not any(it.differs(source)) for it in every)
     most = f"Unlike {same} of {len(every)} folders, " if is_folder else ""
@@ -54,22 +67,31 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
     for (by, what, _), unlike in differing.items():
         told = (
             f"Steps below move them all the same, since {answers.objects}/{by}/{CLUSTERS} names them. Of what differs "
-            f"they keep what `sync` of {by} gives them, and lose the rest. To leave them out, delete their names there "
-            "and run `setup` again"
+            f"they keep what `sync` of {by} gives them, and lose the rest{_lost(unlike, migration, by)}. To leave them "
+            "out, delete their names there and run `setup` again"
             if by
             else f"No step below moves them until that is settled, since no {CLUSTERS} names them"
         )
         whole = [channel for channel, there in migration.folders.items() if channel != ANY and [*there] == unlike]
-        if not by and whole and all(it.is_elsewhere(source) for it in unlike):
-            told += _own_images(answers, whole[0], [names.name(it.path) for it in unlike])
+        if not by and whole and (own := migration.beside(unlike[0])).keys() and len(unlike) > 1:
+            told += f". To keep it, {_below(answers, whole[0], own)}"
         elif not by and len(unlike) == 1 and _TAG.fullmatch(name := names.name(unlike[0].path)):
             channel = next(it for it, there in migration.folders.items() if unlike[0] in there)
-            told += _own_channel(answers, name, channel, unlike[0].patches_beside(source))
+            told += _own_channel(answers, name, channel, migration.beside(unlike[0]))
+        elif not by and not whole and len(unlike) > 1 and (own := migration.beside(unlike[0])):
+            told += _own_name(answers, migration, unlike, own)
         all_of = f" That is all of {whole[0]} in Git, and a channel can have patches of its own." if whole else ""
         differ = f"{_called(unlike, migration)} {'differ' if len(unlike) > 1 else 'differs'} from {model}: {what}"
         one_each = {(it.overlay, it.options): it for it in unlike if not answers.there}.values()
         diffs = [_diff(source, it) for it in one_each if it.overlay != source.overlay or it.options == source.options]
         yield "\n".join((f"{most}{differ}.{all_of} {told}: {page}", *diffs))
+
+
+def _lost(folders: Iterable[ClusterFolder], migration: Migration, channel: str) -> str:
+    """Return in which objects clusters lose what differs, if kustomize builds that."""
+    there = migration.kustomization(channel)
+    every = sorted({it for folder in folders for it in migration.unlike(folder, there) or ()})
+    return f", in {some_of(list(map(str, every)))}" if every else ""
 
 
 def _diff(source: ClusterFolder, other: ClusterFolder) -> str:
@@ -85,33 +107,26 @@ def _like(name: str, channels: Iterable[str]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _own_images(answers: Answers, channel: str, clusters: Sequence[str]) -> str:
-    """Return how a promoted channel, whose clusters have another registry of images, gets that."""
-    names, page = " ".join(clusters), f"{answers.docs}/guides/one-cluster-differs.md#images-from-another-registry"
-    listed = f"for it in {names}; do echo $it >> {answers.objects}/{channel}/{CLUSTERS}; done"
-    return (
-        f". Write their registry and Secret as {page} says, below `name: {channel}` in {CONFIGURATION}. Then "
-        f"`{listed}`, and run `setup` again"
-    )
+def _below(answers: Answers, channel: str, own: Mapping[str, list[Mapping[str, Any]]]) -> str:
+    """Return how a channel gets patches and images that its clusters have beside what the others have."""
+    written = (answers.migration.written.get(channel) if answers.migration else None) or {}
+    settings = yaml_of({"sync": settings_with(written, own)}, flow=True).removeprefix("{").removesuffix("}")
+    return f"write `{settings}` below `name: {channel}` in {CONFIGURATION}, and run `setup` again"
 
 
-def _own_channel(answers: Answers, name: str, channel: str, beside: Sequence[Mapping[str, Any]]) -> str:
+def _own_channel(answers: Answers, name: str, channel: str, beside: Mapping[str, list[Mapping[str, Any]]]) -> str:
     """Return how a cluster gets a channel of its own, or moves to that which it has, in place of the `channel`.
 
-    It has the patches `beside` what the others have, if nothing else differs.
+    It has the patches and images `beside` what the others have, if nothing else differs.
     """
+    only = _only(beside)
     patches = "`sync: {kustomization: {patches: [...]}}`"
     if beside and name in answers.tags:
-        written = (answers.migration.written.get(name) if answers.migration else None) or {}
-        own = yaml_of({"sync": settings_with(written, beside)}, flow=True).removeprefix("{").removesuffix("}")
-        return (
-            f". Only patches differ, and it has the channel {name}: write `{own}` below `name: {name}` in "
-            f"{CONFIGURATION}, and run `setup` again"
-        )
+        return f". Only {only} differ, and it has the channel {name}: {_below(answers, name, beside)}"
     if beside and channel != ANY:
         return (
-            f". Only patches differ: `flux-manifests setup {channel} {name}` gives it a channel of its own, promoted "
-            f"from {channel}, with these patches in `sync`"
+            f". Only {only} differ: `flux-manifests setup {channel} {name}` gives it a channel of its own, promoted "
+            f"from {channel}, with them in `sync`"
         )
     if name in answers.tags:
         return (
@@ -124,6 +139,26 @@ def _own_channel(answers: Answers, name: str, channel: str, beside: Sequence[Map
     )
     promoted = f"`flux-manifests setup {channel} {name}` gives it a promoted one, for {patches}"
     return told if channel == ANY else f"{told}. If a patch is all that differs, {promoted}"
+
+
+def _own_name(
+    answers: Answers, migration: Migration, alike: Sequence[ClusterFolder], own: Mapping[str, list[Mapping[str, Any]]]
+) -> str:
+    """Return how several clusters that differ from the others of their channel get one of their own."""
+    (channel, *others) = [name for name, there in migration.folders.items() if {*alike} & {*there}]
+    if others or channel == ANY:
+        return ""
+    names = " ".join(migration.names.name(it.path) for it in alike)
+    at = f"{answers.objects}/NAME"
+    return (
+        f". Only {_only(own)} differ. To give them a channel of their own, promoted from {channel}, with them in "
+        f"`sync`: choose its NAME, and run `mkdir {at} && printf '%s\\n' {names} > {at}/{CLUSTERS} && flux-manifests "
+        f"setup {channel} NAME`"
+    )
+
+
+def _only(own: Mapping[str, list[Mapping[str, Any]]]) -> str:
+    return "images" if "images" in own else "patches"
 
 
 def _called(folders: Iterable[ClusterFolder], migration: Migration) -> str:

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ci_automation
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.artifact.yaml import nodes, place_of, plain, yaml_of
-from ci_automation.config.document import InvalidConfig
+from ci_automation.artifact.yaml import place_of, yaml_of
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_events import NO_ARTIFACT
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
 from ci_automation.config.workflows import ActionUse, CheckedWorkflow, action_uses, read_workflow
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers, UnfitAnswer, require_plain, require_usable
-from ci_automation.flows.setting_up.patches import settings_with
-from ci_automation.flows.setting_up.todo import TODO
+from ci_automation.flows.setting_up.configuration import ISSUER, configuration_of, grown
 from ci_automation.flux.following import SyncSettings
-from ci_automation.impact.values import mapping
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ci_automation.config.model import Config
     from ci_automation.config.sections import Artifact
 
 WORKFLOWS = ".github/workflows"
 ENVIRONMENT = "flux-manifests"
-ISSUER, PUBLIC_KEY = "https://token.actions.githubusercontent.com", "cosign.pub"
-_SCHEMA = "docs/reference/config.schema.json"
 _ARTIFACT, _REPOSITORY = "oci://ghcr.io/acme/flux-manifests:production", "acme/fleet"
 _ARTIFACT_LINE = re.compile(rf"^ +artifact: {_ARTIFACT}\n", re.MULTILINE)
 _ASKED = f"The artifact's name in {CONFIGURATION}, if it has several\n        type: string\n"
@@ -73,7 +66,7 @@ def setup_files(answers: Answers, path: str, read: Callable[[str], str | None]) 
     """
     require_usable(answers)
     existing = read(CONFIGURATION)
-    configuration = _configuration(answers) if existing is None else _grown(existing, answers)
+    configuration = configuration_of(answers) if existing is None else grown(existing, answers)
     config = parse_config(configuration.encode(), CONFIGURATION)
     workflows, every = {}, "".join(map(_template, _SHIPPED))
     for place, name in ((f"{WORKFLOWS}/{file}", name) for file, name in _shipped(answers, config).items()):
@@ -127,17 +120,18 @@ def _shipped(answers: Answers, config: Config) -> dict[str, str]:
     else:
         shipped = {"flux.yaml": "with-key/fleet.yaml" if several else "with-key/flux.yaml"}
         shipped |= {"approve.yaml": "with-key/approve.yaml"} if answers.by_run else {}
-    others = ("watch.yaml", *(("preview.yaml",) if _overlays(config) else ()))
+    others = ("watch.yaml", *(("preview.yaml",) if overlays_of(config) else ()))
     return shipped | {name: name for name in others}
 
 
-def _overlays(config: Config) -> list[str]:
+def overlays_of(config: Config) -> list[str]:
+    """Return the folders with own files of all channels."""
     return list(dict.fromkeys(it.overlay.removesuffix("/") for it in config.artifacts if it.overlay))
 
 
 def _filled(shipped: str, answers: Answers, config: Config) -> str:
     """Return a shipped workflow with the team's own names in it."""
-    (name, channel), overlays = answers.first, _overlays(config)
+    (name, channel), overlays = answers.first, overlays_of(config)
     for overlay in overlays:
         require_plain("overlay", overlay)
     place, (action, _, commit) = answers.place, answers.action.partition("@")
@@ -166,65 +160,12 @@ def _filled(shipped: str, answers: Answers, config: Config) -> str:
     return _USED.sub(lambda found: f"{action}{found[1]}@{commit or found[2]}", text)
 
 
-def _configuration(answers: Answers) -> str:
-    place, action = answers.place, answers.action.partition("@")[0]
-    if not answers.keyless:
-        verify = [f"publicKey: {PUBLIC_KEY}"]
-    elif answers.by_run:
-        verify = [f"identityRegexp: '{place.pattern(answers.signers)}'", f"issuer: {ISSUER}"]
-    else:
-        verify = [f"identity: {place.subject('flux.yaml')}", f"issuer: {ISSUER}"]
-    lines = [
-        f"# yaml-language-server: $schema=https://raw.githubusercontent.com/{action}/{answers.pin}/{_SCHEMA}",
-        "version: 1",
-        "defaults:",
-        "  verify:",
-        *(f"    {line}" for line in verify),
-        *([] if answers.keyless else ["  signing: {mode: key, key: env://COSIGN_KEY}"]),
-        *(["  approval: {via: workflow-dispatch}"] if answers.by_run else []),
-        "artifacts:",
-        *(f"  {line}" for name in answers.channels for line in _entry(name, answers, {})),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _grown(existing: str, answers: Answers) -> str:
-    """Return a configuration with the channels that it lacks, or as it is if it has them."""
-    before = parse_config(existing.encode(), CONFIGURATION).artifacts
-    there = {it.channel for it in before}
-    defaults = mapping(mapping(plain(nodes(existing)[0]).get("defaults")).get("sync"))
-    usual = mapping(defaults.get("kustomization"))  # which that of an entry replaces
-    lines = [it for name, at in answers.channels.items() if at not in there for it in _entry(name, answers, usual)]
-    if not lines:
-        return existing
-    for indent in ("  ", ""):
-        grown = existing.rstrip("\n") + "".join(f"\n{indent}{line}" for line in lines) + "\n"
-        with suppress(InvalidConfig):
-            if parse_config(grown.encode(), CONFIGURATION).artifacts[: len(before)] == before:
-                return grown
-    raise UnfitAnswer(f"{CONFIGURATION} does not end with its artifacts; add these lines to them: {'; '.join(lines)}")
-
-
-def _entry(name: str, answers: Answers, usual: Mapping[str, Any]) -> list[str]:
-    """Return the lines for a channel, whose patches follow those that `usual` has for all channels."""
-    lines = [f"- name: {name}", f"  url: {answers.channels[name]}"]
-    if source := dict(answers.waves).get(name):
-        lines.append(f"  promote: {{from: {source}, after: {answers.after(name)}}}")
-        if patches := answers.migration.patches(name) if answers.migration else ():
-            own = yaml_of({"sync": settings_with(usual, patches)}, flow=False)
-            lines += [f"  {line}".rstrip() for line in own.split("\n")]
-        return lines
-    lines += [f"  paused: true # until clusters verify: {TODO} ends with that"] if answers.unverified else []
-    lines += [f"  overlay: {answers.overlay}"] if answers.overlay else []
-    lines += [f"  componentsFile: {answers.components}"] if answers.components != COMPONENTS_PATH else []
-    return [*lines, *([f"  flags: {yaml_of({**answers.flags}, flow=True)}"] if answers.flags else [])]
-
-
 def _objects(answers: Answers, artifact: Artifact, path: str) -> str:
     known = answers.migration.oldest(artifact.name) if answers.migration else answers.version
     home, settings = answers.home, artifact.sync or SyncSettings()
     sync = Sync(artifact.channel, known, home, path, cluster_trust(answers), settings)
     told = f"# For clusters that follow {artifact.name}: kubectl apply -f {answers.objects}/{artifact.name}\n"
+    told += "# No Kustomization applies this file: when it changes, apply it to each of them again, one first.\n"
     if answers.waves:
         told += "# Each cluster applies one of these folders: the objects of all channels have the same names.\n"
     return told + sync.to_yaml()

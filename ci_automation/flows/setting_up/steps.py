@@ -14,9 +14,16 @@ from ci_automation.flows.setting_up.cluster_steps import (
     left_to_name,
     left_to_verify,
 )
+from ci_automation.flows.setting_up.configuration import PRIVATE_KEY, PUBLIC_KEY
 from ci_automation.flows.setting_up.differing import enumerated
-from ci_automation.flows.setting_up.files import ENVIRONMENT, PUBLIC_KEY, other_registries
-from ci_automation.flows.setting_up.todo import CAREFUL, DECIDE, LAST, in_clusters
+from ci_automation.flows.setting_up.files import ENVIRONMENT, WORKFLOWS, other_registries, overlays_of
+from ci_automation.flows.setting_up.github_steps import (
+    is_at_ghcr,
+    left_for_first_digests,
+    left_in_settings,
+    package_page,
+)
+from ci_automation.flows.setting_up.todo import CAREFUL, DECIDE, LAST, chain, in_clusters
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.cluster_objects import named_secrets
 
@@ -25,27 +32,30 @@ if TYPE_CHECKING:
 
     from ci_automation.config.model import Config
 
-_GHCR = "oci://ghcr.io/"
 _TOKEN = "https://github.com/settings/tokens/new?scopes=read:packages"  # noqa: S105  # the page that makes one
 _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
 _LOGINS = {"secretRef", "serviceAccountName", "provider"}  # of an OCIRepository
 _EACH = ": each follows one channel, since the objects of all have the same names"
+_EITHER = ": click, or paste the commands"
 _LOOK, _DOCTOR = "Look in this clone for what is missing.", "GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
 
 
-def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dict[str, list[str]]:
+def left_to_do(answers: Answers, config: Config, declined: Sequence[str], stale: Sequence[str]) -> dict[str, list[str]]:
     """Return the steps that a person still takes, by the titles of their sections.
 
-    After its first line a step has lines of commands. `declined` are the files that the person left alone.
+    After its first line a step has lines of commands. `declined` are the files that the person left alone, and `stale`
+    the channels that have objects, and are no longer in the configuration.
     """
-    at, is_paused = f"{answers.place.server}/{answers.place.repository}", config.find(answers.first[0]).paused
+    is_paused = config.find(answers.first[0]).paused
     sections: dict[str, Iterable[str]] = {
         "First: which channels exist": _asked(answers),
         DECIDE: _to_decide(answers, config),
         "The action, once for your organisation": _action(answers),
-        "Files": _files(answers, declined, is_paused=is_paused),
-        f"Settings of {answers.place.repository}": _settings(answers, at, other_registries(config.artifacts)),
-        "First digests": _first_digests(answers, f"Run workflow at {at}/actions/workflows/flux.yaml"),
+        "Files": _files(answers, config, declined),
+        f"Settings of {answers.place.repository}, by an administrator{_EITHER}": left_in_settings(
+            answers, other_registries(config.artifacts)
+        ),
+        f"First digests, each approved by a reviewer{_EITHER}": left_for_first_digests(answers),
         "Clusters: before they move": left_to_name(answers),
         "The package, which is private at first": _to_pull(answers, config, github=True),
         "The login by which clusters pull": _to_pull(answers, config, github=False),
@@ -55,9 +65,31 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str]) -> dic
             if answers.migration
             else {f"Clusters{_EACH if answers.waves else ''}": left_to_follow(answers)}
         ),
-        LAST: _later(answers, is_paused=is_paused),
+        LAST: _later(answers, stale, is_paused=is_paused),
     }
     return {title: steps for title, found in sections.items() if (steps := [*found])}
+
+
+def at_the_end(families: Sequence[Answers]) -> str:
+    """Return in three lines what there is when all steps are done, and in one what they take."""
+    channels = [name for it in families for name in it.channels]
+    moving = [names for it in families if it.migration for names in it.migration.moving.values()]
+    first, clusters = families[0], sum(map(len, moving))
+    moved, there = next(((it.migration.have_moved, it.migration.all_there) for it in families if it.migration), (0, 0))
+    signer = f"{first.place.repository}/{WORKFLOWS}/flux.yaml" if first.keyless else "your key"
+    who = f"{clusters + moved} of {there} clusters of `flux bootstrap`" if clusters else "Your clusters"
+    git = "Git no longer has Flux for them, and keeps all else" if clusters else "Git has what you add to Flux"
+    merged = 2 + len(moving) if moving else 1 + any(it.unverified for it in families)
+    return (
+        f"At the end:\n\n- A run each hour keeps {enumerated(channels)} at the newest Flux: patches by itself, minors "
+        f"after an approval.\n- {who} take Flux from there, and nothing that {signer} did not sign.\n- {git}; "
+        f"`flux-manifests doctor` finds nothing wrong.\n\nOn the way: {_counted(len(channels), 'run')} that a reviewer "
+        f"approves{'' if first.keyless else ', or as many commands'}, and {_counted(merged, 'pull request')}."
+    )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number > 1 else ''}"
 
 
 def _asked(answers: Answers) -> Iterator[str]:
@@ -77,10 +109,15 @@ def _asked(answers: Answers) -> Iterator[str]:
 def _to_decide(answers: Answers, config: Config) -> Iterator[str]:
     """Yield what changes the rest of the list, or what clusters get."""
     page = f"{answers.docs}/guides/action.md#a-private-repository-without-github-enterprise"
-    yield (
-        f"If {answers.place.repository} is private, and you have no GitHub Enterprise, no reviewer can approve the "
-        f"runs below. Then choose another way first: {page}"
+    other = (
+        "no reviewer can approve the runs below. Then make it public, or run `flux-manifests setup --signing key`"
+        if answers.keyless
+        else (
+            f"leave out the environment {ENVIRONMENT} below, and use the commands for a terminal, not the runs. They "
+            "need a login that may write"
+        )
     )
+    yield f"If {answers.place.repository} is private, and you have no GitHub Enterprise, {other}: {page}"
     if answers.migration:
         yield from left_to_decide(answers, answers.migration)
     for github in (True, False):
@@ -107,15 +144,25 @@ def _action(answers: Answers) -> Iterator[str]:
     )
 
 
-def _files(answers: Answers, declined: Sequence[str], *, is_paused: bool) -> Iterator[str]:
+def _files(answers: Answers, config: Config, declined: Sequence[str]) -> Iterator[str]:
     """Yield what comes into Git."""
     if declined:
         yield (
             f"Take the changes of {', '.join(declined)}, which were left as they are: the rest of this list needs "
             f"them.\n{answers.again}"
         )
-    if not answers.keyless:
-        yield f"Make a key: `cosign generate-key-pair`. Move {PUBLIC_KEY} here; the other half becomes a secret below."
+    if answers.has_approve and not answers.by_run:
+        signed = " If it signed what a channel has, adopt that below, before clusters get their new objects."
+        yield (
+            f"Delete {WORKFLOWS}/approve.yaml, since pull requests ask now.{signed if answers.keyless else ''}\n"
+            f"rm {WORKFLOWS}/approve.yaml"
+        )
+    if not answers.keyless and not answers.has_key:
+        yield (
+            f"Make a key beside this clone, and bring its public half here. {PRIVATE_KEY} becomes a secret below. Keep "
+            "it and its password safe, outside of Git too.\n"
+            f"(cd .. && cosign generate-key-pair) && mv ../{PUBLIC_KEY} ."
+        )
     (name, channel), overlay = answers.first, answers.overlay
     if answers.migration:
         yield from left_before_commit(answers, answers.migration)
@@ -131,81 +178,27 @@ def _files(answers: Answers, declined: Sequence[str], *, is_paused: bool) -> Ite
             f"Write `componentsFile: {there.components}` for {name} in {CONFIGURATION}: {channel} has no "
             f"{answers.components}, and its adoption would fail."
         )
-    if answers.unverified and not is_paused:
+    if answers.unverified and not config.find(name).paused:
         yield (
             f"If clusters do not verify {channel} yet, write `paused: true` below `name: {name}` in {CONFIGURATION}, "
             "or the first run after its first signed digest publishes the newest patch to them."
         )
-    failing = "Runs fail until a channel has its first signed digest."
-    yield f"Commit the files, and bring them to {answers.place.branch}. {failing}"
+    yield _commit(answers, config)
 
 
-def _settings(answers: Answers, at: str, registries: Sequence[str]) -> Iterator[str]:
-    """Yield the settings of the repository at this address."""
-    branch, environments = answers.place.branch, f"{at}/settings/environments/new"
-    if not answers.by_run:
-        yield f'Tick "Allow GitHub Actions to create and approve pull requests": {at}/settings/actions'
-    yield f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {branch} alone: {environments}"
-    yield (
-        f"Protect {branch} with a rule that asks for a pull request with a review, since a person who may push a "
-        f"workflow there can sign anything: {at}/settings/rules"
+def _commit(answers: Answers, config: Config) -> str:
+    written = (".github", answers.objects, *overlays_of(config), *(() if answers.keyless else (PUBLIC_KEY,)))
+    commands = (
+        "git switch -c signed-flux-$(date +%s)",
+        f"git add {' '.join(written)}",
+        'git commit -m "Let signed artifacts carry Flux"',
+        "git push -u origin HEAD",
+        "gh pr create --fill",
     )
-    if registries:
-        yield _login(answers, at, registries)
-    for name in () if answers.keyless else answers.channels:
-        yield (
-            f"Make the environment {ENVIRONMENT}-{name} for the branch {branch} alone, without reviewers, with the "
-            f"secrets COSIGN_KEY (the text of cosign.key) and COSIGN_PASSWORD: {environments}"
-        )
-
-
-def _login(answers: Answers, at: str, registries: Sequence[str]) -> str:
-    """Return how runs get a login at registries where the job's own token is none."""
-    if len(registries) == 1:
-        needed = "the variable REGISTRY_USERNAME and the secret REGISTRY_PASSWORD"
-        reader = "REGISTRY_READER and REGISTRY_READER_PASSWORD"
-    else:
-        needed, reader = "the secret DOCKER_CONFIG_JSON, the text of a config.json", "DOCKER_CONFIG_READER"
-    looking = f", and {reader} for the jobs that only look" if answers.keyless else ""  # a call gives those no secret
     return (
-        f"Give runs a login at {' and '.join(registries)}: {needed}{looking}: {at}/settings/secrets/actions. In a "
-        f"cloud, `provider` takes their place: {answers.docs}/guides/logins.md#registries"
+        f"Commit the files, and bring them to {answers.place.branch}. Runs fail until a channel has its first signed "
+        f"digest.\n{chain(commands)}"
     )
-
-
-def _first_digests(answers: Answers, run: str) -> Iterator[str]:
-    """Yield how each channel gets its first signed digest: a run has to trust those that exist before."""
-    first, sources = answers.first[0], dict(answers.waves)
-    there = [name for name in answers.channels if answers.has(name)]
-    packages = {it.repository: it for name, it in answers.channels.items() if answers.tags[name] != ()}
-    for channel in filter(_at_github, packages.values()):  # a package that the workflow makes lets its repository write
-        yield (
-            f"If others pushed the package before, give {answers.place.repository} the role Write under Manage "
-            f"Actions access; the workflow's own package needs none: {_package(channel)}"
-        )
-    approved = "A reviewer approves the run." if answers.keyless else "A reviewer approves it, or run it in a terminal."
-    if first not in there:
-        yield f"{run}: command init, artifact {first}, to {answers.version}. {approved}"
-    if there:
-        promoted = [name for name in there if name in sources]
-        before = f" Until then, promotions to {enumerated(promoted)} fail." if promoted else ""
-        which = str(answers.channels[there[0]]) if len(there) == 1 else enumerated(there)
-        signed = "it" if len(there) == 1 else "them"
-        each = f"artifact {'; then artifact '.join(there)}"
-        yield f"Adopt {which}, unless this workflow signed {signed}. {run}: command adopt, {each}. {approved}{before}"
-    if new := [name for name in sources if name not in there]:
-        each = f"artifact {'; then artifact '.join(new)}"
-        yield f"{run}: command promote, {each}. The first digest of a channel does not wait. {approved}"
-
-
-def _package(channel: Reference) -> str:
-    """Return the address of the settings of a package."""
-    owner, _, package = str(channel.repository).removeprefix(_GHCR).partition("/")
-    return f"https://github.com/orgs/{owner}/packages/container/{package.replace('/', '%2F')}/settings"
-
-
-def _at_github(channel: Reference) -> bool:
-    return str(channel).startswith(_GHCR)
 
 
 def _pulled(answers: Answers, config: Config, *, github: bool) -> tuple[list[Reference], list[str]]:
@@ -213,7 +206,7 @@ def _pulled(answers: Answers, config: Config, *, github: bool) -> tuple[list[Ref
     undecided, secrets = list[Reference](), dict[str, None]()
     for it in map(config.find, answers.channels):
         settings = it.sync or SyncSettings()
-        if _at_github(it.channel) is not github or not isinstance(it.channel.repository, OciRepository):
+        if is_at_ghcr(it.channel) is not github or not isinstance(it.channel.repository, OciRepository):
             continue
         source = settings.source
         if _LOGINS.isdisjoint(source):
@@ -236,23 +229,24 @@ def _to_pull(answers: Answers, config: Config, *, github: bool) -> Iterator[str]
         return
     made = "In each cluster, make the Secret that the objects name,"
     if undecided:
-        public = f'Make it public below "Danger Zone": {" and ".join(dict.fromkeys(map(_package, undecided)))}'
+        public = f'Make it public below "Danger Zone": {" and ".join(dict.fromkeys(map(package_page, undecided)))}'
         private = f"{public}. If it stays private, run this in each cluster,"
         made = private if github else f"{_asking(undecided)}, make the Secret in each cluster,"
     guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
     yield "\n".join((f"{made} with a TOKEN that may only pull: {guide}", *commands))
 
 
-def _later(answers: Answers, *, is_paused: bool) -> Iterator[str]:
-    """Yield when the first channel gets newer patches, who applies later changes, and what finds what is missing."""
+def _later(answers: Answers, stale: Iterable[str], *, is_paused: bool) -> Iterator[str]:
+    """Yield when the first channel gets newer patches, and what finds what is missing."""
+    for name in stale:
+        yield (
+            f"{CONFIGURATION} no longer has {name}, so clusters that follow it get no patches. Apply the folder of "
+            f"another channel to each of them, then delete that of {name}.\ngit rm -r {answers.objects}/{name}"
+        )
     if is_paused:
         (name, _), moved = answers.first, "have moved and " if answers.migration else ""
         yield (
             f"{CAREFUL}only when all clusters {moved}verify, delete `paused: true` below `name: {name}` in "
             f"{CONFIGURATION}, and bring that to {answers.place.branch}. The next run publishes the newest patch."
         )
-    yield (
-        f"Later: no Kustomization applies {answers.objects}. When a file there changes, by `setup` or by hand, apply "
-        f"it to each cluster of its CHANNEL, one first.\nkubectl apply -f {answers.objects}/CHANNEL"
-    )
     yield f"{_LOOK} If something fails: {answers.docs}/guides/troubleshooting.md\n{_DOCTOR}"

@@ -1,4 +1,7 @@
-"""The list of `setup` on a terminal, and as a file with boxes that keeps its ticks; and the commands in it."""
+"""The list of `setup` on a terminal, as a file with boxes that keeps its ticks, and the commands in it.
+
+A command is for each cluster of a list, and for one channel after the other.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,15 @@ if TYPE_CHECKING:
     from ci_automation.flows.setting_up.cluster_folders import Migration
 
 TODO = ".github/flux-manifests.todo.md"
-READY = "wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"  # of kubectl
 DECIDE, LAST = "Decide first", "At last"
 CAREFUL = "Careful: "  # begins a step that can hurt clusters when it is done too early, or not at all
 _STEP = re.compile(r"^- \[([ xX])\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
-_MODEL = re.compile(r"(?<=has the files of )\S+|(?<=\| diff - )\S+")  # one of several folders with the same files
+_MODEL = re.compile(  # one of several folders with the same files, and how many they are
+    r"(?<=has the files of )\S+|(?<=\"\$made\"\) )\S+|"
+    r"(?<=differs from )[^:]+|(?<=differ from )[^:]+|(?<=diff -ru )\S+|Unlike \d+ of \d+ folders, "
+)
+_TITLE = "# Signed Flux: what is left to do"
 _HEAD = f"""\
-# Signed Flux: what is left to do
-
 The `setup` of flux-manifests wrote this list. When it runs again, it keeps your ticks and nothing else that you write
 here. To tick by a click, make it an issue: `gh issue create --title "Set up signed Flux" --body-file {TODO}`
 
@@ -46,14 +50,14 @@ def one_list(lists: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
     return {**left, LAST: ending}
 
 
-def list_text(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
-    """Return the steps for a terminal, numbered through all sections; of an `existing` file only what it lacks.
+def list_text(goal: str, left: Mapping[str, Sequence[str]], existing: str | None) -> str:
+    """Return what the steps lead to, and the steps, numbered through all sections, for a terminal.
 
-    Lines to copy are indented.
+    Of an `existing` file it is only what that lacks. Lines to copy are indented.
     """
     every = [*_numbered(left)]
     if existing is None:
-        return f"Left to do, with boxes to tick in {TODO}:\n\n{_first_look(every)}\n{_shown(every)}"
+        return f"\n{goal}\n\nLeft to do, with boxes to tick in {TODO}:\n\n{_first_look(every)}\n{_shown(every)}"
     before, done = _steps(existing), _steps(existing, ticked="xX")
     keys = {(title, _key(it)) for title, steps in every for it in steps}
     new = [
@@ -64,15 +68,35 @@ def list_text(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
     return f"{TODO} has {counts}{gone}{':' if new else '.'}\n{_shown(new)}"
 
 
+class StepLeft(Struct, frozen=True):
+    """A step of the list, with its commands; the file says whether it is `done`."""
+
+    section: str
+    text: str
+    commands: str
+    done: bool
+
+
+def steps_left(left: Mapping[str, Sequence[str]], existing: str | None) -> list[StepLeft]:
+    """Return the steps for programs; what is ticked in the `existing` file is done."""
+    ticked = _steps(existing or "", ticked="xX")
+    found = []
+    for title, steps in _numbered(left):
+        for step in steps:
+            text, _, commands = step.partition(". ")[2].partition("\n")
+            found.append(StepLeft(title, text, commands, (title, _key(step)) in ticked))
+    return found
+
+
 def _shown(sections: Iterable[tuple[str, Sequence[str]]]) -> str:
     indented = ((title, [step.replace("\n", "\n    ") for step in steps]) for title, steps in sections)
     return "\n".join(line for title, there in indented for line in ("", title, "", *there))
 
 
-def with_boxes(left: Mapping[str, Sequence[str]], existing: str | None) -> str:
-    """Return the steps as Markdown with boxes; what is ticked in the `existing` file stays ticked."""
+def with_boxes(goal: str, left: Mapping[str, Sequence[str]], existing: str | None) -> str:
+    """Return the goal and the steps as Markdown with boxes; what is ticked in the `existing` file stays ticked."""
     every, ticked = [*_numbered(left)], _steps(existing or "", ticked="xX")
-    lines = [_HEAD, "", _first_look(every)]
+    lines = [_TITLE, "", goal, "", _HEAD, "", _first_look(every)]
     for title, steps in every:
         lines += ("", f"## {title}", "")
         for step in steps:
@@ -117,6 +141,9 @@ def _steps(page: str, ticked: str = " xX") -> set[tuple[str, str]]:
     }
 
 
+READY = "wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"  # of kubectl
+
+
 class Block(Struct, frozen=True):
     """Steps that are the same for several channels: their commands begin with the name of the first in `$CHANNEL`."""
 
@@ -155,14 +182,15 @@ def in_clusters(answers: Answers, command: str) -> str:
 def in_each(answers: Answers, commands: Iterable[str], channel: str = "*") -> str:
     """Return a loop of commands on `$it` over the clusters of a channel, of `$CHANNEL` or of all, up to a failure.
 
-    Of just one cluster of a channel or of all, it is the commands alone.
+    A failure makes its exit code 1, and leaves the shell. Of just one cluster of a channel or of all, it is the
+    commands alone.
     """
     listed = answers.migration.moving if answers.migration else {}
     names = answers.moving if channel == "*" else listed.get(channel, ())
     if len(names) == 1:
         return chain(commands).replace("$it", names[0])
     body = chain(('echo "$it:"', *commands)).replace("\n", "\n  ")
-    return f"for it in $(cat {answers.objects}/{channel}/{CLUSTERS}); do\n  {body} || break\ndone"
+    return f"(for it in $(cat {answers.objects}/{channel}/{CLUSTERS}); do\n  {body} || exit 1\ndone)"
 
 
 def chain(commands: Iterable[str]) -> str:

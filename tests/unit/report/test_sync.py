@@ -194,9 +194,7 @@ def test_whatever_a_pattern_says_the_cluster_reads_just_that(issuer: str, subjec
     assert kustomization == KEYLESS.objects()[1]
 
 
-@pytest.mark.parametrize(
-    ("subject", "written"), [(r"^a\.b$", r"'^a\.b$'"), ("it's", "'it''s'"), ("\u2028", r'"\U00002028"')]
-)
+@pytest.mark.parametrize(("subject", "written"), [(r"^a\.b$", r"'^a\.b$'"), ("it's", "'it''s'"), ("\u2028", r'"\L"')])
 def test_an_entry_in_one_line_is_quoted(subject: str, written: str) -> None:
     assert inline_entry("^i$", subject) == f"verify.matchOIDCIdentity: [{{issuer: '^i$', subject: {written}}}]"
 
@@ -232,10 +230,10 @@ PATCH = "- op: add\n\n  path: /spec\n"
     [
         pytest.param(PATCH, ["patch: |", "    - op: add", "", "      path: /spec"], id="lines as a person wrote them"),
         pytest.param("a\nb", ["patch: |-", "    a", "    b"], id="no line feed at the end"),
-        pytest.param(" a\nb\n", ['patch: " a\\U0000000ab\\U0000000a"'], id="a first line with blanks before it"),
-        pytest.param("a \nb\n", ['patch: "a \\U0000000ab\\U0000000a"'], id="blanks that no person sees"),
-        pytest.param("a\n\n", ['patch: "a\\U0000000a\\U0000000a"'], id="an empty last line"),
-        pytest.param("\u00e9\nb", ['patch: "\\U000000e9\\U0000000ab"'], id="another alphabet"),
+        pytest.param(" a\nb\n", ['patch: " a\\nb\\n"'], id="a first line with blanks before it"),
+        pytest.param("a \nb\n", ['patch: "a \\nb\\n"'], id="blanks that no person sees"),
+        pytest.param("a\n\n", ['patch: "a\\n\\n"'], id="an empty last line"),
+        pytest.param("\u00e9\nb", ['patch: "\\xE9\\nb"'], id="another alphabet"),
     ],
 )
 def test_a_text_of_several_lines_is_a_block_if_nothing_of_it_can_be_lost(text: str, lines: list[str]) -> None:

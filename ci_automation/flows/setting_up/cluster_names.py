@@ -1,0 +1,91 @@
+"""How clusters are called by the paths of their folders, and which channel is for whom by these names."""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
+
+from ci_automation.errors import UsageError
+from ci_automation.flows.setting_up.answers import CLUSTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+ANY = "CHANNEL"  # the placeholder for the channel that a person chooses for a cluster
+
+
+class UnknownCluster(UsageError):
+    """A list of clusters has a name that is that of no folder of `flux bootstrap`."""
+
+    hint = "Nothing was written. Correct the name, or delete its line, and run `setup` again."
+
+    def __init__(self, path: str, name: str, known: Collection[str]) -> None:
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        super().__init__(f"{path} has {name}, and no folder of `flux bootstrap` is named so{meant}")
+
+
+class ClusterNames(Struct, frozen=True):
+    """How clusters are called: by what differs in the paths of their folders, between `head` and `tail`."""
+
+    head: str
+    tail: str
+
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> Self:
+        """Return how the clusters of these folders are called."""
+        tail = "/flux-system" if all(path.endswith("/flux-system") for path in paths) else ""
+        above = posixpath.commonpath([posixpath.dirname(path.removesuffix(tail)) for path in paths])
+        return cls(f"{above}/" if above else "", tail)
+
+    def name(self, path: str) -> str:
+        """Return the name of the cluster that has a folder."""
+        return path.removeprefix(self.head).removesuffix(self.tail)
+
+    def path(self, name: str) -> str:
+        """Return the folder of a cluster."""
+        return f"{self.head}{name}{self.tail}"
+
+
+def folders_by_channel(
+    paths: Iterable[str], names: ClusterNames, listed: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """Return the folders for each channel: as listed, or by its name in their paths, as for clusters/production-eu.
+
+    The others are for any of several channels. One channel has those with its name, or all if none has it.
+    """
+    channels = tuple(listed)
+    named: dict[str, list[str]] = {name: [] for name in (*channels, ANY)}
+    for path in paths:
+        told = next((channel for channel, there in listed.items() if names.name(path) in there), None)
+        named[told or _channel(path, channels) or ANY].append(path)
+    if len(channels) > 1:
+        return {name: there for name, there in named.items() if there}
+    return {channels[0]: there} if (there := named[channels[0]] or named[ANY]) else {}
+
+
+def _channel(path: str, channels: Sequence[str]) -> str | None:
+    parts, longest = path.split("/"), sorted(channels, key=len, reverse=True)
+    exact = (name for name in longest if name in parts)
+    parted = (name for name in longest if any(_parted(name) in _parted(part) for part in parts))
+    return next(exact, None) or next(parted, None)
+
+
+def _parted(name: str) -> str:
+    """Return a name with the same sign at both ends and between its words."""
+    return f"-{name}-".replace("_", "-").replace(".", "-")
+
+
+def require_known(objects: str, listed: Mapping[str, Iterable[str]], synced: Sequence[str]) -> None:
+    """Check that each cluster of a list has one of the folders that `flux bootstrap` made, if there are any.
+
+    Raises:
+        UnknownCluster: one has none.
+    """
+    known = [*map(ClusterNames.of(synced).name, synced)] if synced else []
+    for channel, there in listed.items() if known else ():
+        if unknown := [name for name in there if name not in known]:
+            raise UnknownCluster(f"{objects}/{channel}/{CLUSTERS}", unknown[0], known)

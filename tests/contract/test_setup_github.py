@@ -1,0 +1,157 @@
+"""The steps at GitHub in the list of `setup` have commands that do what their clicks do."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.cli import run
+from tests.contract.bootstrapped import todo_of
+from tests.contract.gh import YOU, gh_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ACTION = ("--action", "acme/ci-automation")
+FLEET = "/repos/acme/fleet"
+TERMINAL = "If you make the package in a terminal, "
+POLICY = {"protected_branches": False, "custom_branch_policies": True}
+
+
+@pytest.fixture
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Return what runs `setup` in a clone and returns the lines that are left to do."""
+
+    def listed(*arguments: str, server: str = "github.com") -> list[str]:
+        remote = ("config", "remote.origin.url", f"https://{server}/acme/fleet")
+        for words in (("init", "-q", "-b", "main"), remote):
+            subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+        assert run(["setup", *arguments, *ACTION]) == 0
+        return todo_of(tmp_path)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: ())
+    return listed
+
+
+def commands(lines: list[str], words: str) -> str:
+    """Return the commands of the only step with these words."""
+    (at,) = (number for number, it in enumerate(lines) if words in it)
+    after = iter(lines[at + 1 :])
+    found = []
+    while (it := next(after)).startswith("    "):
+        found.append(it)
+    return "\n".join(found)
+
+
+def test_the_settings_are_made_by_the_commands(left: Callable[..., list[str]], tmp_path: Path) -> None:
+    listed = left("staging", "production")
+    (tick,) = gh_calls(commands(listed, "Tick "), tmp_path)
+    assert tick.request == ("PUT", f"{FLEET}/actions/permissions/workflow", {"can_approve_pull_request_reviews": True})
+    you, made, branch = gh_calls(commands(listed, "Make the environment flux-manifests with req"), tmp_path)
+    assert you.request == ("GET", "/user", None)
+    body = {"reviewers": [{"type": "User", "id": YOU}], "deployment_branch_policy": POLICY}
+    assert made.request == ("PUT", f"{FLEET}/environments/flux-manifests", body)
+    policies = f"{FLEET}/environments/flux-manifests/deployment-branch-policies"
+    assert branch.request == ("POST", policies, {"name": "main"})
+    (rule,) = gh_calls(commands(listed, "Protect main"), tmp_path)
+    method, path, ruleset = rule.request
+    assert (method, path, ruleset["enforcement"]) == ("POST", f"{FLEET}/rulesets", "active")
+    assert ruleset["conditions"]["ref_name"] == {"include": ["refs/heads/main"], "exclude": []}
+    (only,) = ruleset["rules"]
+    assert (only["type"], only["parameters"]["required_approving_review_count"]) == ("pull_request", 1)
+
+
+def test_each_channel_with_a_key_gets_its_environment_and_secrets_by_the_commands(
+    left: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    (clone := tmp_path / "clone").mkdir()
+    (tmp_path / "cosign.key").write_text("the private half")
+    one = "Make the environment flux-manifests-staging for the branch main alone, without reviewers, with"
+    alone = gh_calls(commands(left("staging", "--signing", "key"), one), clone)
+    both = "Make the environments flux-manifests-staging and flux-manifests-production, each for the branch main alone"
+    called = gh_calls(commands(left("staging", "production", "--signing", "key", "--yes"), both), clone)
+    assert called[:4] == alone
+    for name, (made, branch, key, password) in (("staging", called[:4]), ("production", called[4:])):
+        environment = f"flux-manifests-{name}"
+        assert made.request == ("PUT", f"{FLEET}/environments/{environment}", {"deployment_branch_policy": POLICY})
+        assert branch.request[2] == {"name": "main"}
+        to = ("-R", "acme/fleet", "--env", environment)
+        assert key == (("secret", "set", "COSIGN_KEY", *to), "the private half")
+        assert password.words == ("secret", "set", "COSIGN_PASSWORD", *to)  # it asks
+
+
+def test_a_failure_ends_the_commands(left: Callable[..., list[str]], tmp_path: Path) -> None:
+    listed = left("staging", "--signing", "key")
+    with pytest.raises(subprocess.CalledProcessError):
+        gh_calls(commands(listed, "Make the environment flux-manifests-staging "), tmp_path)  # no key is there
+
+
+def test_runs_are_started_with_inputs_that_the_workflow_has(left: Callable[..., list[str]], tmp_path: Path) -> None:
+    listed = left("staging", "production", "stable")
+    workflow = (tmp_path / ".github/workflows/flux.yaml").read_text()
+    (begun,) = gh_calls(commands(listed, "command init"), tmp_path)
+    start = ("workflow", "run", "flux.yaml", "-R", "acme/fleet", "--ref", "main")
+    inputs = {"command": "init", "artifact": "staging", "to": "v2.9.4"}
+    assert begun.words == (*start, *(word for it in inputs.items() for word in ("-f", "=".join(it))))
+    assert all(f"\n      {name}:\n" in workflow for name in inputs)
+    (promoted,) = gh_calls(commands(listed, "command promote"), tmp_path)
+    assert promoted.words == (*start, "-f", "command=promote", "-f", "artifact=CHANNEL")
+
+
+def test_another_registry_gets_its_login_by_the_commands(left: Callable[..., list[str]], tmp_path: Path) -> None:
+    listed = left("oci://registry.example/fleet/flux:staging", "--overlay", "-")
+    called = gh_calls(commands(listed, "Give runs a login at registry.example"), tmp_path)
+    names = ("REGISTRY_USERNAME", "REGISTRY_PASSWORD", "REGISTRY_READER", "REGISTRY_READER_PASSWORD")
+    assert [it.words[:5] for it in called] == [
+        (kind, "set", name, "-R", "acme/fleet") for kind, name in zip(("variable", "secret") * 2, names, strict=True)
+    ]
+
+
+def test_the_commands_are_for_the_server_of_the_clone(left: Callable[..., list[str]]) -> None:
+    listed = left("staging", "--signing", "key", server="github.acme.example")
+    asking = "\n".join(listed)
+    assert asking.count("gh api ") == asking.count("gh api --hostname github.acme.example ") > 0
+    told = [it for it in listed if "gh secret" in it or "gh workflow" in it]
+    assert len(told) == 3
+    assert all(" -R github.acme.example/acme/fleet " in it for it in told)
+
+
+def test_a_private_repository_with_a_key_has_commands_for_a_terminal(left: Callable[..., list[str]]) -> None:
+    listed = left("staging", "production", "stable", "--signing", "key")
+    assert "leave out the environment flux-manifests below, and use the commands for a terminal" in listed[4]
+    told = re.findall(r"in a terminal: `flux-manifests (.*?)`", "\n".join(listed))
+    wanted = ("init staging --flux-version v2.9.4", "promote --to CHANNEL")
+    assert told == [f"{it} --key ../cosign.key" for it in wanted]
+    order = [number for number, it in enumerate(listed) if "command init" in it or TERMINAL in it]
+    assert "give acme/fleet the role Write under Manage Actions access" in listed[order[1]]
+
+
+def test_a_package_of_which_the_registry_says_nothing_can_be_made_in_a_terminal(
+    left: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: None)
+    listed = left("staging", "production", "--signing", "key")
+    begun = ("If others pushed the package before, ", "command init", TERMINAL, "command promote")
+    assert [next(begins for begins in begun if begins in it) for it in listed if any(map(it.__contains__, begun))] == [
+        *begun
+    ]
+
+
+def test_keyless_a_private_repository_is_told_to_sign_with_a_key(left: Callable[..., list[str]]) -> None:
+    keyless = left("staging")
+    assert not any(TERMINAL in it for it in keyless)
+    told = keyless[4]
+    ((command,),) = [re.findall(r"make it public, or run `flux-manifests (.*?)`", told)]
+    assert any("key-pair" in it for it in left(*command.split()[1:], "--yes"))
+
+
+def test_a_key_that_is_there_is_never_made_again(left: Callable[..., list[str]], tmp_path: Path) -> None:
+    made = "    (cd .. && cosign generate-key-pair) && mv ../cosign.pub ."
+    assert made in left("staging", "--signing", "key")
+    (tmp_path / "cosign.pub").write_text("the public half")
+    assert not any("generate-key-pair" in it for it in left("staging", "--signing", "key", "--yes"))
