@@ -92,7 +92,11 @@ def why_unprotected(settings: ApprovalConfig, hub: Hub) -> str:
 
 
 def reviewed_run(settings: ApprovalConfig, hub: Hub) -> RunFacts:
-    """Return what GitHub says of the run that this job is in, for a judge who goes by these settings."""
+    """Return what GitHub says of the run that this job is in, for a judge who goes by these settings.
+
+    Raises:
+        ReleaseSourceError: GitHub failed or refused.
+    """
     from ci_automation.approval.approved_run import JobFacts, run_facts
     from ci_automation.github.repository import Repository
     from ci_automation.github.runs import Runs
@@ -104,14 +108,23 @@ def reviewed_run(settings: ApprovalConfig, hub: Hub) -> RunFacts:
 
 
 def desks_of(goal: Target, hub: Hub) -> dict[RequestKind, Approvals]:
-    """Return the ways to ask for approvals of an artifact, one for each kind of step; none if the run asks no one."""
+    """Return the ways to ask for approvals of an artifact, one for each kind of step; none if the run asks no one.
+
+    Raises:
+        UsageError, ReleaseSourceError: as `approvals_of`.
+    """
     kinds = tuple(RequestKind) if goal.configured and goal.configured.overlay is not None else (RequestKind.VERSION,)
     found = {kind: approvals_of(goal, hub, kind) for kind in kinds}
     return {kind: approvals for kind, approvals in found.items() if approvals}
 
 
 def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION) -> Approvals | None:
-    """Return the way to ask for one kind of step of an artifact: as the configuration says, else the input, or none."""
+    """Return the way to ask for one kind of step of an artifact: as the configuration says, else the input, or none.
+
+    Raises:
+        UsageError: it is not known of which repository, as whom, or where.
+        ReleaseSourceError: GitHub failed or refused.
+    """
     from ci_automation.github.runs import Runs
 
     settings = settings_of(goal)

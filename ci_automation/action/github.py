@@ -94,6 +94,7 @@ class Hub(Hiding, Struct):
 
         Raises:
             NoRepository, NoToken: the job does not say which repository it is in, or has no token.
+            ReleaseSourceError: the App gets no token.
         """
         name = repository or self.repository
         if not self.inputs.app_id:
@@ -143,7 +144,11 @@ class Hub(Hiding, Struct):
         return Sender(self.repository, self.job.url)
 
     def default_branch(self) -> str:
-        """Return the repository's default branch: from the event that the runner wrote, or else as GitHub says."""
+        """Return the repository's default branch: from the event that the runner wrote, or else as GitHub says.
+
+        Raises:
+            ReleaseSourceError: GitHub failed or refused.
+        """
         if not self._branch:
             match self.job.payload():
                 case {"repository": {"default_branch": str(branch), "full_name": str(name)}} if name == self.repository:
@@ -159,6 +164,10 @@ class Hub(Hiding, Struct):
 
         GitHub runs it with the commit of the run's first attempt. Since then a person may have paused the artifact; a
         job that begins again may have an old version of this program, or old inputs, which its workflow names.
+
+        Raises:
+            OldCheckout: it has another configuration, or another workflow.
+            ReleaseSourceError: GitHub failed or refused.
         """
         if self._knows_github and self._looks_first:
             self._require_present_config(config)
@@ -169,6 +178,10 @@ class Hub(Hiding, Struct):
         """Check the configuration, right before the first signature, of a job that may have waited in its group.
 
         `do` and what looked when it began need not: neither waits after that.
+
+        Raises:
+            OldCheckout: the default branch has another one.
+            ReleaseSourceError: GitHub failed or refused.
         """
         if self._knows_github and not self._looks_first and self.inputs.command != "do":
             self._require_present_config(config)

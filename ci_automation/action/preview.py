@@ -80,6 +80,7 @@ class PreviewedPull(Struct, frozen=True):
         Raises:
             NotOnPullRequest: another event did.
             BrokenPullRequest: the event says too little of it.
+            UnreadableEvent: there is no event.
         """
         if job.event != "pull_request":
             raise NotOnPullRequest(job.event)
@@ -141,6 +142,7 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
 
     Raises:
         TooGrave: it is as grave as the input `fail-on` says.
+        NotOnPullRequest: another event started it.
     """
     pull = PreviewedPull.of(run.job)
     from ci_automation.github.files import Files
@@ -213,7 +215,11 @@ def _states(
 
 
 def comment_preview(inputs: Inputs, run: ActionRun) -> int:
-    """Keep one comment with a preview on the pull request that started the run; the text is all that this job has."""
+    """Keep one comment with a preview on the pull request that started the run; the text is all that this job has.
+
+    Raises:
+        NotOnPullRequest: another event started it.
+    """
     pull = PreviewedPull.of(run.job)
     if pull.is_of_fork:  # whose token may not write, and must not
         run.tell("notice", "the request comes from a fork, so the preview is in the summary alone")

@@ -72,7 +72,11 @@ class CommitFiles(Struct, frozen=True):
             commit.known.update(found.get(commit.oid, {}))
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a regular file, or None if there is none at a path that was looked up."""
+        """Return the content of a regular file, or None if there is none at a path that was looked up.
+
+        Raises:
+            ReleaseSourceError: as `Files.blob`.
+        """
         mode, blob = self.known.get(path, ("", ""))
         return self.files.blob(blob) if mode in PLAIN_MODES else None
 
@@ -81,6 +85,8 @@ class CommitFiles(Struct, frozen=True):
 
         Raises:
             UnfitOverlayFile: there are too many, one is too large, or, of the whole, is a link or a submodule.
+            UnfitPath: a file has a path that could lead somewhere else.
+            ReleaseSourceError: as `Files.contents`.
         """
         asked = tuple(f"{_path(path)}/" for path in paths)
         found = {path: it for path, it in self.known.items() if f"{path}/".startswith(asked)}
@@ -97,7 +103,11 @@ class CommitFiles(Struct, frozen=True):
         )
 
     def overlay(self, folder: str, config: str) -> OverlayFolder:
-        """Return the files of an overlay folder, if a run would take them."""
+        """Return the files of an overlay folder, if a run would take them.
+
+        Raises:
+            UsageError: it would not.
+        """
         with TemporaryDirectory(prefix="flux-") as place:
             root = Path(place) / "tree"
             write_tree(self.below((folder, *attribute_files(folder)), whole=True), root)
@@ -111,6 +121,10 @@ def artifact_reviews(
 
     `since` are the files that the base branch has changed since the request left it, `obstacles` what keeps its merge
     from approving content in a folder.
+
+    Raises:
+        InvalidConfig: the configuration cannot be used.
+        ReleaseSourceError: GitHub failed or refused.
     """
     path = inputs.config_path
     rules = (path, *attribute_files(path))

@@ -114,7 +114,11 @@ class ActionRun(Struct):
         return max((it.trouble.exit_code for it in self.accounts if it.trouble), default=0)
 
     def hand_over(self) -> None:
-        """Write what is known: the plans, the outputs, and the summary."""
+        """Write what is known: the plans, the outputs, and the summary.
+
+        Raises:
+            CommandFileUnwritable: a file of the runner's cannot be written.
+        """
         self._write_plans()
         values = dict.fromkeys((each.name for each in OUTPUTS), "")
         made = outputs(tuple(self.accounts), self.plan_files, limit=_MAX_VALUE)
@@ -161,6 +165,9 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
     """Return the artifacts that the run is about: the one that is named, the one that an event asks for, or all.
 
     A run that does not sign needs no key.
+
+    Raises:
+        UsageError: an input, the configuration, or the event cannot be used.
     """
     config = configuration(inputs.given.checked())
     if inputs.command in {"approve", "review"} and config and ":" in inputs.artifact:
@@ -176,7 +183,11 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
 
 
 def promotions(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[PlannedPromotion, ...]:
-    """Return the promotions of the configuration, or the one to the named artifact, in the order of the waves."""
+    """Return the promotions of the configuration, or the one to the named artifact, in the order of the waves.
+
+    Raises:
+        UsageError: an input or the configuration cannot be used, or has none.
+    """
     config = configuration(inputs.given.checked())
     if config is None:
         raise NothingNamed

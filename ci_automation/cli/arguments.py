@@ -40,6 +40,7 @@ def approved_digests(texts: Iterable[str], waiting: Callable[[], Iterable[Digest
 
     Raises:
         ShortDigest: a text is the beginning of one.
+        InvalidDigest: a text is none.
     """
     from ci_automation.artifact.reference import Digest, InvalidDigest
 
@@ -218,6 +219,7 @@ def configuration(given: Arguments) -> Config | None:
 
     Raises:
         MisnamedConfiguration: there is one here, whose name ends with .yml.
+        InvalidConfig: it cannot be used.
     """
     path = configuration_path(given)
     if not given.config and not path.is_file():

@@ -128,6 +128,7 @@ def checked_workflows(
 
     Raises:
         UnfitWorkflows: something in them does not fit together.
+        InvalidConfig: a file, or the folder, cannot be read.
     """
     from ci_automation.config.workflow_events import event_advice
     from ci_automation.config.workflow_rules import UnfitWorkflows, uses_of_action, workflow_problems

@@ -224,7 +224,12 @@ def release_ports(given: Arguments, config: Config | None, say: Callable[[str], 
 
 
 def clusters(configured: ClustersConfig | None, given: Arguments, open_artifact: Callable[[str], Tree]) -> Clusters:
-    """Return what is known of the clusters: --kubernetes is over what is configured, files are read besides those."""
+    """Return what is known of the clusters: --kubernetes is over what is configured, files are read besides those.
+
+    Raises:
+        InvalidKubernetes: --kubernetes is no version, and no range of them.
+        UnreadablePlace, InvalidSnapshot: what is named cannot be used.
+    """
     from ci_automation.config.model import ClustersConfig
     from ci_automation.impact.check import Clusters, KubernetesRange
 

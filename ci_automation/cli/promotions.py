@@ -94,7 +94,11 @@ class PlannedPromotion(Struct, frozen=True):
 
     @property
     def promotion(self) -> Promotion:
-        """Return the promotion."""
+        """Return the promotion.
+
+        Raises:
+            Error: it cannot be done.
+        """
         if isinstance(self.wish, Error):
             raise self.wish
         return self.wish
@@ -127,6 +131,7 @@ def promotion_between(source: str | None, to: str, after: timedelta, given: Argu
         SourceUnclear: neither is said nor configured where from.
         OtherSource: another source is configured.
         CircularPromotion: the source is the channel itself.
+        UsageError: an option, the configuration or a key cannot be used.
     """
     goal = target(to, given)
     configured = goal.configured.promote if goal.configured else None
@@ -151,6 +156,7 @@ def all_waves(
     Raises:
         NothingNamed: there is no configuration.
         NothingPromoted: it has none.
+        CircularPromotion: they go in a circle.
     """
     config = configuration(given)
     if config is None:

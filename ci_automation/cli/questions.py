@@ -124,6 +124,10 @@ def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str,
     """Return the action's repository, with the commit of the workflows that sign if it is not the one `shipped`.
 
     Workflows that have one answer the question.
+
+    Raises:
+        Unanswered: the workflows have several, or there is no default, and no terminal.
+        UnfitAnswer: the answer is not the address of an action.
     """
     pinned = {it.removesuffix(f"@{shipped}") for workflow in signing for it in actions_of(workflow or "")}
     default = None if len(pinned) > 1 else next(iter(pinned), None) or checkout_of_action(place.server)
@@ -163,7 +167,11 @@ def answered_ways(ask: Questions, known: Artifact | None) -> tuple[SigningMode, 
 
 
 def answered_place(ask: Questions, top: Path) -> GitHubPlace:
-    """Return the repository on GitHub with its default branch."""
+    """Return the repository on GitHub with its default branch.
+
+    Raises:
+        NotGitHub, UnknownRepository: it is not known.
+    """
     if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
         raise NotGitHub(host) if (host := other_host(top)) else UnknownRepository(top)
     return place
@@ -207,6 +215,11 @@ def own_files(
     """Return where the own files of a family are. An artifact that is there wins over the folders of clusters.
 
     `tags` has the channels of all families.
+
+    Raises:
+        UnfitAnswer: the option names another folder than the configuration.
+        UnknownCluster: a list of clusters has a name that no folder has.
+        UnfitClusterFolder: a folder of `flux bootstrap` cannot be taken over.
     """
     first, channel = family.first
     known = configured.get(channel)

@@ -105,6 +105,9 @@ def finish(
     """Print the results, with all that is known of the steps decided as in `details`; return the highest code.
 
     With `says_next` each one has the command that publishes what needs no approval.
+
+    Raises:
+        Error: there is one result, and it is this error.
     """
     every: tuple[Result | PromotionResult, ...] = (*results, *promotions)
     several = len(every) > 1

@@ -35,12 +35,20 @@ class Target(Struct, frozen=True):
 
     @property
     def ports(self) -> Ports:
-        """Return the world around it."""
+        """Return the world around it.
+
+        Raises:
+            Error: it cannot be worked on.
+        """
         return self._ready().ports
 
     @property
     def intent(self) -> Intent:
-        """Return what is wanted of it."""
+        """Return what is wanted of it.
+
+        Raises:
+            Error: it cannot be worked on.
+        """
         return self._ready().intent
 
     def _ready(self) -> Prepared:
@@ -76,6 +84,7 @@ def configured(artifact: str, config: Config | None) -> Artifact | None:
 
     Raises:
         InvalidReference: it is no address, and there is no configuration.
+        UnknownArtifact: the configuration has none of that name.
     """
     if config is None and not {":", "/"} & set(artifact):
         reason = f"it does not begin with oci:// or layout:, and no {DEFAULT_PATH} is here that has names of artifacts"
@@ -89,7 +98,11 @@ def configured(artifact: str, config: Config | None) -> Artifact | None:
 
 
 def channel_of(artifact: str, config: Config | None) -> Reference:
-    """Return the channel of that name in the configuration, or at that address."""
+    """Return the channel of that name in the configuration, or at that address.
+
+    Raises:
+        UnknownArtifact, InvalidReference: there is none, as `configured` says, or it is no channel.
+    """
     found = configured(artifact, config)
     return found.channel if found else Reference.parse_channel(artifact)
 

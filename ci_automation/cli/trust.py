@@ -43,7 +43,12 @@ def signing_mode(artifact: Artifact | None, given: Arguments) -> SigningMode | N
 
 
 def signer(artifact: Artifact | None, given: Arguments) -> Signer | None:
-    """Return the signer, or None without one; a key is opened when it is needed."""
+    """Return the signer, or None without one; a key is opened when it is needed.
+
+    Raises:
+        UsageError: the trust configuration is not there.
+        SigningError: there is no identity to sign as.
+    """
     match signing_mode(artifact, given):
         case None | SigningMode.UNSAFE_UNSIGNED:
             return None
@@ -152,7 +157,13 @@ def _mask(secret: str) -> None:
 
 
 def trusted(artifact: Artifact | None, given: Arguments, signing: Signer | None) -> Trusted | None:
-    """Return who is trusted: as the options say, else the configuration, else the signer of this run."""
+    """Return who is trusted: as the options say, else the configuration, else the signer of this run.
+
+    Raises:
+        UsageError: a key or pattern cannot be used.
+        UnanchoredPattern: a pattern also matches longer identities.
+        SigningError: who this run signs as cannot be found out.
+    """
     said = VerifyConfig(given.public_key, given.identity, given.identity_regexp, given.issuer)
     verify = said if said != VerifyConfig() else artifact.verify if artifact else said
     if verify.public_keys:
@@ -178,6 +189,9 @@ def readers_trust(artifact: Artifact | None, given: Arguments, *, as_job: bool) 
 
     That is whom the options or the configuration name, else the public half of --key; else what the configuration signs
     with, if it can be had here: the public half of its key, its identity. With `as_job` it may be this job's identity.
+
+    Raises:
+        UsageError, SigningError: what the options or `verify` name cannot be used.
     """
     if (known := trusted(artifact, given, None)) is not None:
         return known, ""

@@ -70,6 +70,7 @@ def targets(artifact: str | None, given: Arguments, *, signs: bool = True) -> tu
 
     Raises:
         NothingNamed: neither names one.
+        UsageError: an option or the configuration cannot be used, or whatever keeps every artifact from its work.
     """
     if artifact is not None:
         found: tuple[Target, ...] = (target(artifact, given, signs=signs),)

@@ -106,7 +106,11 @@ def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Out
 
 
 def look_at_request(request: ApprovalRequest, ports: Ports, intent: Intent) -> Outcome:
-    """Return the step that an approval of `request` would publish, as it is decided now; nothing is written."""
+    """Return the step that an approval of `request` would publish, as it is decided now; nothing is written.
+
+    Raises:
+        ApprovalOutdated, ApprovedDiffers, StepRefused: as `apply_granted`.
+    """
     observed = observe(request.artifact, ports)
     placed, rendered = _from_base(provisional(request, intent.now), observed, ports, intent)
     return Outcome(_plan_of(request, rendered), 0, str(placed.trust))

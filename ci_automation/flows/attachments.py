@@ -105,6 +105,7 @@ def attach(
 
     Raises:
         UnfitAttachment: the type is one that programs read, two files have one name, or there is nothing to attach.
+        NotFound: the artifact is not there.
     """
     held = tuple(files)
     if kind.lower().startswith(_OF_OTHERS) or "/" not in kind or not kind.isprintable() or " " in kind:
@@ -130,7 +131,12 @@ def attach(
 
 
 def discover(reference: Reference, ports: Ports, kind: str | None = None) -> Discovered:
-    """Return what is attached to what `reference` names, all or of one kind; nothing of it is verified."""
+    """Return what is attached to what `reference` names, all or of one kind; nothing of it is verified.
+
+    Raises:
+        NotFound: the artifact is not there.
+        NotAnIndex: an attacker put something else in the place of the list of referrers.
+    """
     digest = ports.registry.manifest(reference).digest
     listed = ports.registry.referrers(reference, digest)
     found = (_attachment(reference, it, ports) for it in listed[:_MAX_READ])
@@ -186,6 +192,8 @@ def stated(reference: Reference, predicate_type: str, what: str, ports: Ports) -
 
     Raises:
         NothingStated: no trusted signer attached one.
+        NobodyTrusted: no key or identity is given.
+        NotFound: the artifact is not there.
     """
     trusted = ports.require_trusted()
     digest = ports.registry.manifest(reference).digest

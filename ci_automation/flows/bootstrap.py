@@ -107,6 +107,8 @@ def prepare(
 
     Raises:
         NotBuildable: there is no kustomize, or the overlay does not fit.
+        ChannelMovedBack, PublishedElsewhere, VersionTagAstray: signed records say that the tag does not belong there.
+        Error: what `sync` raises.
     """
     if not is_duration(timeout):
         raise InvalidSync("a time", timeout)
@@ -139,6 +141,9 @@ def bootstrap(prepared: Installation, cluster: Kubectl, ports: Ports) -> str:
 
     Raises:
         SecretsMissing, NotReady: something has to be done first, or did not get ready.
+        AppliedByOthers, OlderThanCluster: the cluster has a Flux already, and not this one.
+        OtherRevision: the channel moved since it was verified, so that the cluster found something else.
+        ClusterError: the cluster cannot be reached, or refuses.
     """
     sync, order = prepared.sync, prepared.order
     ports.say("looking at the cluster")

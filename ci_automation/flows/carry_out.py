@@ -59,6 +59,9 @@ def carry_out(
 
     What was adopted is taken over first, and what an interrupted run owes is written: the step in `owed`, if it led to
     what was observed and there is no record of that, or else what `_finish_interrupted` finds.
+
+    Raises:
+        Conflict, VerificationFailed, SigningError: see `publish`.
     """
     ports = ports.later_than(placed.last)
     if placed.record is None and (had := ports.ledger(placed.channel).last()):
@@ -96,14 +99,22 @@ def _keep_base(placed: Placed, version: Version, ports: Ports) -> None:
 
 
 def settle_version_tags(placed: Placed, ports: Ports, intent: Intent) -> None:
-    """Let the version tags of a channel lead where they belong, if it has them and what it has is signed."""
+    """Let the version tags of a channel lead where they belong, if it has them and what it has is signed.
+
+    Raises:
+        ChannelMoved, TagMoved, VersionTagTaken: see `VersionTags.settle`.
+    """
     if intent.version_tags and placed.trust is not Trust.UNCHECKED:
         had = digests_before(None, placed.holds)
         VersionTags(placed.channel, present_version(placed, ports, intent), ports, had).settle(placed.manifest)
 
 
 def take_over(placed: Placed, ports: Ports, intent: Intent) -> bool:
-    """Record, sign and tag the digest that a person adopted; return whether there was one."""
+    """Record, sign and tag the digest that a person adopted; return whether there was one.
+
+    Raises:
+        SigningError: it cannot be signed.
+    """
     if placed.trust is not Trust.ADOPTED or ports.signer is None:
         return False
     contents = read_contents(placed, ports, intent)

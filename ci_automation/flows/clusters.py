@@ -39,6 +39,10 @@ def read_clusters(stated: ClustersConfig, open_artifact: Callable[[str], Tree]) 
 
     Of a folder or an artifact everything is taken that is YAML or JSON by its name; links are not followed, as Flux
     takes none from a Git repository, and `.git` is left out.
+
+    Raises:
+        UnreadablePlace: a place is not there, cannot be read, or holds too much.
+        InvalidSnapshot: a snapshot is none.
     """
     snapshots = [
         Snapshot.parse(file.content, file.name)

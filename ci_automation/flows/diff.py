@@ -69,7 +69,12 @@ class Side(Struct, frozen=True):
 
 
 def of_artifact(name: str, reference: Reference, ports: Ports, components_file: str | None) -> Side:
-    """Return the state in an artifact; its signature is verified if there are trusted signers."""
+    """Return the state in an artifact; its signature is verified if there are trusted signers.
+
+    Raises:
+        VerificationFailed: no trusted signer signed it.
+        UsageError: its components file is no text.
+    """
     tree, digest, trust = pull(reference, ports)
     return _of_tree(
         name, tree, components_file, digest, "" if trust == "verified" else f"nothing was verified: {ports.why_nobody}"
@@ -77,12 +82,20 @@ def of_artifact(name: str, reference: Reference, ports: Ports, components_file: 
 
 
 def of_folder(path: Path, components_file: str | None) -> Side:
-    """Return the state in a folder, such as `pull` makes one."""
+    """Return the state in a folder, such as `pull` makes one.
+
+    Raises:
+        UsageError: it cannot be read, or its components file is no text.
+    """
     return _of_tree(str(path), read_folder(path), components_file, None, "")
 
 
 def of_file(path: Path) -> Side:
-    """Return the state of a single components file."""
+    """Return the state of a single components file.
+
+    Raises:
+        NotComparable: it cannot be read, or is no text.
+    """
     name = str(path)
     text = _text(name, read_file(path, _MAX_BYTES, partial(NotComparable, name)))
     return Side(name, text, _version(text))
@@ -115,6 +128,7 @@ def compare(old: Side, new: Side, clusters: Clusters, kustomize: Kustomize | Non
 
     Raises:
         NotWhole: only one side has Flux.
+        UsageError: a components file is no list of Kubernetes objects.
     """
     if old.overlay is not None and new.overlay is not None and not (old.path or new.path):
         return Difference(old, new, Findings(compare_files(old.overlay, new.overlay).changes))

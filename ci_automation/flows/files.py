@@ -107,6 +107,9 @@ def below(folder: Path, left_out: Collection[str]) -> Iterator[os.DirEntry[str]]
     """Yield the entries of a folder and its subfolders in the order of their names, without following links.
 
     Entries whose name is in `left_out` are skipped, with everything in them.
+
+    Raises:
+        OSError: a folder cannot be read.
     """
     waiting = _backwards(folder)
     while waiting:
@@ -214,6 +217,7 @@ def read_plan_file(path: Path) -> Plan:
 
     Raises:
         InvalidPlan: it is no plan that this version takes.
+        UnreadablePlan: it cannot be read, or is too large to be a plan.
     """
     data = read_file(path, MAX_PLAN_BYTES, partial(UnreadablePlan, path))
     try:

@@ -132,6 +132,9 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
 
     The gates on hazards judge it, as at the first promotion to a channel. What needs approval is in the result, which
     the operator sees.
+
+    Raises:
+        ChannelExists, UnprovenRendering, ImageMissing, FirstRefused: see `propose_init`.
     """
     return publish_first(propose_init(channel, version, ports, intent), ports, intent)
 
@@ -144,6 +147,7 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
         UnprovenRendering: nothing proves the rendering, and that is not accepted.
         FirstRefused: it would break clusters, or policy refuses it.
         WasNewer, StillHeld: the channel had a newer version before it was deleted, or was moved back from this.
+        ImageMissing: an image is to be pinned, and is not there.
     """
     require_signer(ports, intent)
     options = Options().with_flags(intent.flags)
@@ -175,7 +179,11 @@ def propose_init(channel: Reference, version: Version, ports: Ports, intent: Int
 
 
 def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> FirstArtifact:
-    """Publish a first artifact, if the channel still has nothing, or has it already, and return it."""
+    """Publish a first artifact, if the channel still has nothing, or has it already, and return it.
+
+    Raises:
+        ChannelMoved: the channel has something else by now.
+    """
     publication = replace(first.publication, approval=intent.approval)
     signed = ports.signer is not None
     if first.is_there:
@@ -236,6 +244,8 @@ def push_manifests(channel: Reference, files: Tree, source: str, revision: str, 
         UnfitOrigin: the source or the revision is empty, or cannot be printed on one line.
         FluxInFolder: a file has the name of Flux's components.
         HoldsFlux: the channel has Flux.
+        PushRefused: it is paused or frozen, no window is open, or the same content was rolled back.
+        Conflict, VerificationFailed, SigningError: as `publish`.
     """
     for text in (source, revision):
         if not (text.isprintable() and 0 < len(text) <= _MAX_ORIGIN):

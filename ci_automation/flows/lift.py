@@ -68,6 +68,9 @@ def lift(
     Raises:
         ChannelMoved: the channel moved meanwhile, and took its holds along.
         HoldNotKept: the registry does not keep the end.
+        NoSigner, IdentityChange: the end could not be signed by a trusted signer.
+        NobodyTrusted: there are no trusted signers, so no hold counts.
+        ChannelMovedBack, PublishedElsewhere: the channel is not where it belongs, and its hold is elsewhere.
     """
     require_counted(ports)
     writer, ledger = ports.writer(channel, intent.run), ports.ledger(channel)

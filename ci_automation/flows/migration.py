@@ -91,6 +91,7 @@ def read_bootstrapped(folder: Path, ports: Ports, intent: Intent, allowed: Migra
         UnfitBootstrap: it has no components file, or refers to what is outside of it.
         PlainSecrets, GitAppliesFolder: see there.
         HandEditedComponents: the components are not what their release renders with their options.
+        MadeByAnotherTool: another tool wrote them.
     """
     tree, path = _read(folder)
     if COMPONENTS not in tree.by_path:

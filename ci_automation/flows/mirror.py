@@ -84,6 +84,9 @@ def mirror(
 
     Raises:
         LeavesDirectory: a link in it leads elsewhere.
+        ReleaseSourceError: a release is not there, or its files are not what its checksums say.
+        VerificationFailed: something is not signed as Flux signs it.
+        MirrorBusy, Unwritable: the directory cannot be written.
     """
     with alone_in(folder):
         wanted = sorted(set(versions)) or _newer(folder, ports)
@@ -115,6 +118,11 @@ def push(target: Reference, rendered: Registry, ports: Ports) -> tuple[tuple[Fet
 
     Upstream's renderings go to `rendered_beside(target)`, in the registry `rendered`. Return each release, the oldest
     first, and whether its files were written. A run that was cut off is repeated. The directory's advisories go along.
+
+    Raises:
+        ReleaseSourceError: the directory cannot be read, or the files of a release are not what its checksums say.
+        VerificationFailed: something is not signed as Flux signs it.
+        OtherRelease: the repository has other files of a release.
     """
     found = RegistryReleases(ports.registry, target)
     done = []

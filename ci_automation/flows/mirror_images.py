@@ -164,6 +164,13 @@ def mirror_images(way: Copying, ports: Ports, versions: Iterable[Version] = ()) 
     Without `versions`, a directory gives all images that it has; a registry those of the newest release of each of the
     last three minor series. The digest is the one of upstream's index, so that signatures hold in the target. Where
     `ports.trusted` says who signs, nothing unsigned is copied.
+
+    Raises:
+        NotFound: an image is not there, or not whole.
+        VerificationFailed: an image, or a release, is not signed by those who are trusted.
+        OtherImage: the target has another image under the tag.
+        RefersElsewhere: an image says that it is attached to something else.
+        AmbiguousImage: two images of a directory would get one name.
     """
     known: dict[Digest, Reference] = {}
     return tuple(_mirrored(way, taken, ports, known) for taken in _wanted(way, ports, sorted(set(versions))))

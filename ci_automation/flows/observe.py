@@ -93,6 +93,7 @@ def look_at(channel: Reference, ports: Ports) -> Observed:
 
     Raises:
         ImmutableTagMoved: `channel` is an immutable tag that names another digest than its name says.
+        NotFound: there is no such channel; the hint names one that is nearly called so, or those that are there.
     """
     ports.say(f"reading {channel}")
     try:
@@ -199,7 +200,13 @@ def _if_it_was_you(signers: Sequence[Identity], signer: Signer) -> str:
 def observe_or_adopt(
     channel: Reference, ports: Ports, intent: Intent, finish: Callable[[Observed], Observed] = lambda observed: observed
 ) -> Observed:
-    """Return the present digest of `channel`, if a trusted signer signed it or a person adopts it."""
+    """Return the present digest of `channel`, if a trusted signer signed it or a person adopts it.
+
+    Raises:
+        NotFound: there is no such channel.
+        Unsigned, ForeignSignature: it is not to be trusted, and is not being adopted.
+        NotAdopted: a person was asked, and did not say yes.
+    """
     try:
         return observe(channel, ports, finish)
     except (Unsigned, ForeignSignature) as error:
@@ -213,7 +220,11 @@ def observe_or_adopt(
 
 
 def observe_past(channel: Reference, digest: Digest, ports: Ports) -> Observed:
-    """Return a past digest of a channel as if the channel still had it."""
+    """Return a past digest of a channel as if the channel still had it.
+
+    Raises:
+        NotFound, VerificationFailed: it is gone, or no trusted signer signed it.
+    """
     earlier = look_at(channel.at_digest(digest), ports)
     verify(ports.registry, channel, digest, ports.require_trusted())
     return replace(earlier, channel=channel, trust=Trust.VERIFIED)

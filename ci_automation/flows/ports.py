@@ -118,7 +118,11 @@ class Ports(Struct, frozen=True):
         return replace(self, clock=lambda: max(self.clock(), moment + _TICK))
 
     def with_overlay(self, intent: Intent) -> Intent:
-        """Return the intent with the overlay of the checkout, unless another one was given."""
+        """Return the intent with the overlay of the checkout, unless another one was given.
+
+        Raises:
+            UsageError: it cannot be used.
+        """
         if intent.overlay is not None or (folder := self.find_overlay()) is None:
             return intent
         return replace(intent, overlay=folder.tree, overlay_folder=folder.path)

@@ -98,7 +98,11 @@ class Promoted(Struct, frozen=True):
         return bool(self.considered.gates) and not self.done and not self.considered.interrupted
 
     def require_done(self, *, told: bool = False) -> None:
-        """Check that the target has the digest now."""
+        """Check that the target has the digest now.
+
+        Raises:
+            PromotionNotApproved, PromotionRefused: it has not; unless people were `told`, that says why and what to do.
+        """
         if self.waits:
             needs_approval = self.considered.decision is Decision.APPROVAL
             raise (PromotionNotApproved if needs_approval else PromotionRefused)(self.considered, told=told)
@@ -109,6 +113,10 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
 
     Raises:
         OtherDigest: a person approved another.
+        SourceEmpty: there is no such source.
+        VerificationFailed: no trusted signer of that end signed what is at either end, or clusters of the
+            target would refuse it.
+        Conflict: another run published at the same time, or a version tag leads to a digest of another channel.
     """
     considered = consider(promotion)
     for digest in approved:
@@ -119,7 +127,11 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
 
 
 def promote_considered(considered: Considered, approval: Approval | None) -> Promoted:
-    """Do a promotion, if every gate lets it through by itself, or `approval` is a person's, of exactly this."""
+    """Do a promotion, if every gate lets it through by itself, or `approval` is a person's, of exactly this.
+
+    Raises:
+        VerificationFailed, Conflict: as `promote`.
+    """
     promotion = considered.promotion
     _settle_present(considered)
     if not considered.gates:

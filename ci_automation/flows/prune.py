@@ -73,6 +73,7 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime, g
 
     Raises:
         ChannelRemains: one of them has its tag, or no signed record names it.
+        NobodyTrusted: no trusted signer tells what is ours.
     """
     trusted = ports.require_trusted()
     tags = _tags(repository, ports)
@@ -217,7 +218,11 @@ def _attached(repository: Reference, digest: Digest, suffix: str = "") -> Refere
 
 
 def prune(found: Survey, ports: Ports) -> Iterator[Deleted]:
-    """Delete what goes, one after the other, and yield what was done; all tags are looked at again right before."""
+    """Delete what goes, one after the other, and yield what was done; all tags are looked at again right before.
+
+    Raises:
+        DeletionRefused: the registry does not do that.
+    """
     repository = found.repository
     deletion = _Deletion(repository, _tags(repository, ports), ports)
     for artifact in found.goes:

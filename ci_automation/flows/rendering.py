@@ -35,6 +35,11 @@ def fetch(version: Version, ports: Ports, *, log_entry: bytes | None = None) -> 
 
     That is no one if the release is unsigned and need not be signed, or if nothing is checked. The entry of the
     transparency log is among the files afterwards; it is looked up unless it comes with them, or is given.
+
+    Raises:
+        ReleaseSourceError: there is no such release, or its files are not what its checksums say.
+        UpstreamUnsigned: it is not signed, and must be.
+        UpstreamForged: it is signed, and not by Flux's release workflow of that version.
     """
     found = ports.releases.fetch(version)
     if ports.upstream is None:
@@ -78,6 +83,8 @@ def find_artifact(version: Version, ports: Ports) -> UpstreamArtifact | None:
 
     Raises:
         NotFound: there is none.
+        UpstreamUnsigned: it is not signed, and must be.
+        UpstreamForged: it is signed, and not by Flux's release workflow of that version.
     """
     from ci_automation.signing.upstream import UpstreamUnsigned
 
@@ -157,6 +164,9 @@ def rendering(release: FetchedRelease, options: Options, ports: Ports) -> Render
 
     Raises:
         UnknownFlag: the release's own flux CLI does not know a flag that this program does not know either.
+        ComponentMissing: the release lacks a component that the options name.
+        FlagsNotRendered: it could not be asked, or did not render with such a flag.
+        TemplateMismatch: we cannot render the release, and its own flux CLI did not do it either.
     """
     version = release.release.version
     for component in options.components:

@@ -101,6 +101,13 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     """Return what moving `channel` back would do; nothing is written.
 
     What the channel has now need not have a trusted signature: nothing of it is taken along.
+
+    Raises:
+        NotInHistory: nothing says where to go back to, or that is not there.
+        NoSigner, IdentityChange, NobodyTrusted: this run cannot sign the hold as a trusted signer.
+        AmbiguousVersion, OtherVersion: where to go back to is not clear.
+        NotOfThisChannel, PastNotOurs, ForeignSignature: what it names was never this channel's.
+        NotBack: it is a newer version.
     """
     present = read_present(channel, ports)
     past = find_past(channel, wish.to, present.digest, ports)

@@ -68,6 +68,9 @@ def sync(
     Raises:
         NotForClusters: the channel is in an image layout directory.
         InvalidSync, UnfitSettings: a name, the interval or a field is none that clusters take.
+        NobodyTrusted: there is no signer whose signature a cluster could ask for.
+        Unsigned, ForeignSignature: what the channel has would not be accepted.
+        NoTagInRange: clusters would find nothing.
     """
     settings = settings or SyncSettings()
     if not isinstance(channel.repository, OciRepository):

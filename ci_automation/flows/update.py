@@ -66,7 +66,11 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
 
 
 def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
-    """Return the plan for `channel`, after signing again what it has, or taking over what is adopted; see `update`."""
+    """Return the plan for `channel`, after signing again what it has, or taking over what is adopted; see `update`.
+
+    Raises:
+        VerificationFailed: see `update`.
+    """
     observed, signed = _observe_or_heal(channel, ports, intent)
     planned = plan_on(observed, ports, intent)
     placed = planned.placed(ports, intent)
@@ -84,7 +88,11 @@ def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
 
 
 def adopt(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
-    """Take over what a person adopts, and do nothing else: a promoted channel is never planned; see `update`."""
+    """Take over what a person adopts, and do nothing else: a promoted channel is never planned; see `update`.
+
+    Raises:
+        VerificationFailed: see `update`.
+    """
     require_signer(ports, intent)
     observed = observe_or_adopt(channel, ports, intent)
     version = read_contents(observed, ports, intent).version

@@ -127,6 +127,7 @@ def apply_approved(channel: Reference, ports: Ports, intent: Intent, desks: Desk
 
     Raises:
         ApprovalNotCounted: what was found is no approval.
+        PolicyRefused, Conflict: see `apply_granted`.
     """
     progress = _apply(channel, ports, intent, desks)
     if progress.refused and progress.granted is None:
@@ -207,7 +208,13 @@ def promote_approved(promotion: Promotion, approvals: Approvals) -> PromotionPro
 
 
 def promote_granted(promotion: Promotion, granted: GrantedApproval) -> PromotionProgress:
-    """Promote what was approved, or find that it is done."""
+    """Promote what was approved, or find that it is done.
+
+    Raises:
+        ApprovalOutdated, OtherDigest, ApprovalUsed, ApprovedUnseen, CameBack: the approval is of another
+            promotion, or is over.
+        PromotionRefused: a gate refuses it, or lets it wait.
+    """
     considered = consider(promotion)
     if not considered.gates and considered.digest == granted.request.target:
         return PromotionProgress(Promoted(considered, done=False))
@@ -222,6 +229,7 @@ def look_at_promotion(promotion: Promotion, request: ApprovalRequest) -> Promoti
 
     Raises:
         PromotionRefused: a gate refuses it, or lets it wait.
+        ApprovalOutdated, OtherDigest, CameBack: the request is of another promotion.
     """
     considered = consider(promotion)
     _require_counts(provisional(request, promotion.intent.now), considered)

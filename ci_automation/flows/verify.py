@@ -59,6 +59,10 @@ def verify_channel(reference: Reference, ports: Ports, intent: Intent) -> Verifi
     """Return whether a trusted signer signed what `reference` names, and what clusters make of it.
 
     Of a channel or a version tag it also says whether signed records have it where it belongs.
+
+    Raises:
+        NobodyTrusted: there is no signer to ask for.
+        NotFound: there is no such artifact.
     """
     trusted = ports.require_trusted()
     found = _verify(reference, trusted, ports, intent)
@@ -140,7 +144,12 @@ class Derivation(Struct, frozen=True):
 
 
 def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
-    """Return how the artifact that `reference` names comes from upstream's release and its overlay."""
+    """Return how the artifact that `reference` names comes from upstream's release and its overlay.
+
+    Raises:
+        EditedByHand, MadeByAnotherTool: its components are not what the release and its options give.
+        UpstreamUnsigned, UpstreamForged: the release is not proven to be Flux's.
+    """
     observed = look_at(reference, ports)
     base = read_base(observed, ports, intent)
     release = fetch(base.version, ports)

@@ -44,6 +44,9 @@ def watch(runs: Runs, issues: Issues, workflow: str, branch: str, max_age: timed
     There is one issue, found again by its label and a mark in its text; it is closed when the workflow is well again.
     A workflow that GitHub switched off for inactivity is switched on, one that a person switched off is not. A workflow
     that is younger than `max_age` need not have succeeded.
+
+    Raises:
+        ReleaseSourceError: GitHub failed or refused; the job has then failed, too.
     """
     state = runs.workflow_state(workflow)
     if state in {_ACTIVE, _IDLE}:

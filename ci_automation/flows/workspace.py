@@ -104,6 +104,11 @@ def read_overlay_folder(
     """Return a folder of a checkout; `config` is the path of the configuration file, which must not be in it.
 
     With `components` it may hold a components file, as `flux bootstrap` puts it there.
+
+    Raises:
+        UnfitOverlayFolder: it is not there, is a link or behind one, or holds what approvals depend on.
+        UnfitOverlayFile: a file is not a regular one, is a pointer of Git LFS, or has a name that misleads.
+        ConcealedOverlay: a `.gitattributes` of the checkout is about its files.
     """
     path = folder.removesuffix("/")
     require_overlay_path(path, config)
@@ -143,6 +148,7 @@ def require_overlay_path(folder: str, config: str = DEFAULT_PATH.as_posix()) -> 
 
     Raises:
         UnfitOverlayFolder: it is none, or it holds what approvals depend on, or lies in it.
+        UnfitOverlayFile: its name misleads.
     """
     parts = folder.split("/")
     if "\\" in folder or not {"", ".", ".."}.isdisjoint(parts) or _GIT in map(str.casefold, parts):

@@ -153,6 +153,10 @@ def require_accepted(at: Reference, found: SignatureFindings, trusted: Trusted, 
 
 
 def require_accepted_there(registry: Registry, at: Reference, trusted: Trusted, versions: Iterable[Version]) -> None:
-    """Do the same for the signatures that a digest has in a registry now."""
+    """Do the same for the signatures that a digest has in a registry now.
+
+    Raises:
+        ClusterWouldRefuse: a version refuses it.
+    """
     assert at.digest is not None  # noqa: S101  # for the type checker
     require_accepted(at, examine(gather(registry, at, at.digest), trusted), trusted, versions)

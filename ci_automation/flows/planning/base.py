@@ -63,7 +63,11 @@ class Contents(Struct, frozen=True):
 
 
 def read_tree(observed: Observed, ports: Ports) -> Tree:
-    """Return the files of an artifact, from its first layer, as source-controller takes it."""
+    """Return the files of an artifact, from its first layer, as source-controller takes it.
+
+    Raises:
+        UnsafeArchive: the layer is hostile or broken.
+    """
     return read_archive(observed.layer or ports.registry.blob(observed.channel, observed.manifest.layers[0]))
 
 
@@ -75,6 +79,7 @@ def read_shown(observed: Observed, ports: Ports) -> Tree:
 
     Raises:
         HiddenContent: some readers could find other files.
+        UnsafeArchive: the layer is hostile or broken.
     """
     layer = only_layer(observed.manifest)
     if layer.media_type != FLUX_LAYER:
@@ -106,6 +111,7 @@ def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:
 
     Raises:
         InvalidManifest: the annotation states another version than the file, or the file is not text.
+        UsageError: it has no components file, several, or one that says too little of itself.
     """
     tree = read_tree(observed, ports)
     if observed.version == PUSHED:
@@ -199,6 +205,11 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
     Raises:
         EditedNotAdopted: the same of an artifact to adopt, whose difference was shown.
         NotRendered: `push` published it.
+        EditedByHand: the components file is not what its release and options give, and the user does not accept that.
+        MadeByAnotherTool: neither, and another tool wrote it.
+        OptionsUnclear: our annotation states other options than can be recovered.
+        InvalidManifest: our annotation states another version than the file.
+        ComponentMissing, TemplateMismatch: its own release cannot be rendered.
     """
     if observed.version == PUSHED:
         raise NotRendered(observed.channel)

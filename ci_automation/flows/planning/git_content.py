@@ -123,6 +123,8 @@ class GitContent:
 
         Raises:
             CheckoutDiffers: the checkout is not what GitHub has.
+            ConcealedOverlay: attributes of the default branch are about the files.
+            ReleaseSourceError: GitHub failed or refused.
         """
         place = self._place
         _, at, now = self._head = self._look()
@@ -175,6 +177,7 @@ class GitContent:
 
         Raises:
             ContentMoved: it does not.
+            ReleaseSourceError: GitHub failed or refused.
         """
         _, at, _ = self._look()
         place = self._place

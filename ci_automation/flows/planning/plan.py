@@ -129,6 +129,10 @@ def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
     """Return the plan for `channel`; nothing is written anywhere.
 
     Where nothing newer may be taken and nothing else is asked for, its manifest and signature are all that is read.
+
+    Raises:
+        Unsigned, ForeignSignature, ChannelMovedBack, PublishedElsewhere: nothing may be built on what the channel has.
+        NotAdopted: a person was asked whether to adopt it, and did not say yes.
     """
     observed = observe_or_adopt(channel, ports, intent, partial(look_ahead, ports=ports, intent=intent))
     return plan_on(observed, ports, intent)

@@ -133,6 +133,11 @@ def consider(promotion: Promotion, holds: tuple[Hold, ...] | None = None) -> Con
     """Return what a promotion would do, and what is decided; nothing is written anywhere.
 
     `holds` count instead of those that are on what the target has.
+
+    Raises:
+        SourceEmpty: there is no such source.
+        VerificationFailed: no trusted signer of that end signed what is at either end, or clusters of the
+            target would refuse it.
     """
     promotion.origin.require_trusted()
     promotion.ports.require_trusted()
@@ -278,6 +283,7 @@ def require_signed_for_target(considered: Considered, registry: Registry, at: Re
 
     Raises:
         SignedForOthers: another signer signed it.
+        ClusterWouldRefuse: a cluster would refuse it all the same.
     """
     promotion, digest, trusted = considered.promotion, considered.digest, considered.promotion.ports.require_trusted()
     try:

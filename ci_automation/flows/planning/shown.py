@@ -41,6 +41,9 @@ def hidden_states(
     """Return the commits of `states` whose pages cannot be trusted to have shown all of the folder and configuration.
 
     The files of `trees`, by the id that Git gives to the folder, are here already; those of others are asked for.
+
+    Raises:
+        ReleaseSourceError: GitHub failed or refused.
     """
     files = {name: {file.path: git_blob_id(file.content) for file in tree.files} for name, tree in trees.items()}
     here: dict[str, bytes | None] = {

@@ -87,7 +87,11 @@ def apart(record: Record | None, intent: Intent) -> Intent:
 
 
 def wanted_content(base: Base, intent: Intent) -> Wanted:
-    """Return `base` with the content that the user wants."""
+    """Return `base` with the content that the user wants.
+
+    Raises:
+        UnreadableOverlay: the overlay has a file where the components go.
+    """
     overlay = base.overlay if intent.overlay is None else beside_components(intent.overlay, base.path)
     pinned = base.pinned if intent.pin_images is None else intent.pin_images
     return Wanted(base.version, base.options.with_flags(intent.flags), overlay, pinned)
@@ -104,6 +108,11 @@ def render_step(
     """Return the step from `base` to what is wanted, rendered to the byte, with the decision of all gates.
 
     For content from Git, `judge` tells what its history says, beside the decision of the other gates.
+
+    Raises:
+        ComponentMissing: the release lacks a component that the options name.
+        TemplateMismatch: the release can be rendered neither by us nor by its own flux CLI.
+        ImageMissing: an image is to be pinned, and is not there.
     """
     made = _make_on(base, wanted, ports)
     return _judged(base, made, impact_of(base, made.composed.recipe, ports, intent, listed), intent, judge)
@@ -141,7 +150,11 @@ class Made(Struct, frozen=True):
 
 
 def make(wanted: Wanted, path: str, ports: Ports) -> Made:
-    """Return what is wanted, rendered to the byte, with its components file at `path`; raise as `render_step`."""
+    """Return what is wanted, rendered to the byte, with its components file at `path`; raise as `render_step`.
+
+    Raises:
+        ComponentMissing, TemplateMismatch, ImageMissing: see `render_step`.
+    """
     ports.say(f"rendering {wanted.version}")
     release = fetch(wanted.version, ports)
     made = rendering(release, wanted.options, ports)

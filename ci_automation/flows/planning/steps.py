@@ -44,6 +44,9 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
     """Return the plan: what happens by itself first, then a change of content, then what is asked for on top of it.
 
     If the content is apart, versions are asked for beside it instead: they carry the content that the channel has.
+
+    Raises:
+        UnknownFlag: a new flag is asked for, which no release of the plan has.
     """
     start, intent = base, apart(found.observed.record, intent)
     unmade: list[PassedOver] = []

@@ -61,7 +61,14 @@ class Delegated(Struct, frozen=True):
 
 
 def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource) -> Delegated:
-    """Return what `flux install --export` of the release's own CLI prints with `options`."""
+    """Return what `flux install --export` of the release's own CLI prints with `options`.
+
+    Raises:
+        UnknownFlag: the CLI does not list a flag that this program does not know.
+        DelegationFailed: no signature vouches for the CLI, there is none for this machine, or it fails.
+        InvalidChecksums: the release's checksums cannot be read.
+        ReleaseSourceError: the CLI cannot be fetched.
+    """
     version = release.release.version
     archive = _archive(release, releases)
     with TemporaryDirectory(prefix="flux-") as folder:

@@ -57,6 +57,7 @@ def confirm(observed: Observed, problem: str, ports: Ports, intent: Intent) -> N
 
     Raises:
         NotAdopted: the person did not.
+        HiddenContent: what it holds cannot be shown to a person as clusters see it.
     """
     if not ports.confirm(_adoption(observed, problem, ports, intent)):
         raise NotAdopted(observed.channel) from None

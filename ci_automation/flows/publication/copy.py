@@ -143,6 +143,12 @@ def copy(source: Registry, taken: Reference, target: Registry, put: Reference, d
     All referrers are taken, for a bundle that is left out, or the only one that is not, changes what a cluster decides.
     What the target has beside it stays. The tag comes last: what it names can be verified from the first moment on. A
     reference without a tag, and only by digest, is for a caller that tags it himself.
+
+    Raises:
+        NotFound: it is not there, or not whole.
+        RefersElsewhere: it says that it is attached to something else.
+        TooManyReferrers: no registry in its right mind has so many.
+        SignaturesUnreadable: both have more signatures together than readers take.
     """
     way = Copying(source, taken, target, put)
     manifest = source.manifest(taken.at_digest(digest))

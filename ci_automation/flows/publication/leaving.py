@@ -167,6 +167,7 @@ def read_leaving(present: Present, to: Digest, target: Contents, ports: Ports, i
 
     Raises:
         NotBack: the target is newer than what the channel has, and not what it had last before its tag was moved.
+        NotAnIndex, TooManyRecords: an attacker hides the holds of a digest that a trusted signer signed.
     """
     problem, contents = _problem(present, ports), None
     if present.observed is not None:

@@ -135,6 +135,8 @@ def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) ->
 
     Raises:
         NotInHistory: there is none, or `wanted` is none of these.
+        AmbiguousVersion: there are several.
+        ImmutableTagMoved: a tag points at another digest than the one it is named after.
     """
     ports.say(f"looking for {wanted}")
     if immutable_version(wanted) is not None:
@@ -163,7 +165,11 @@ def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) ->
 
 
 def other_tags(channel: Reference, version: Version, present: Digest, ports: Ports) -> tuple[str, ...]:
-    """Return the immutable tags of a version in a channel's repository that lead to other digests than this one."""
+    """Return the immutable tags of a version in a channel's repository that lead to other digests than this one.
+
+    Raises:
+        ImmutableTagMoved: a tag points at another digest than the one it is named after.
+    """
     return tuple(
         sorted(tag for digest, tag in _of_version(channel, version, present, ports).items() if digest != present)
     )
@@ -213,6 +219,7 @@ def prove_past(channel: Reference, digest: Digest, ports: Ports) -> Past:
     Raises:
         NotOfThisChannel: it was published on other channels alone.
         PastNotOurs: no trusted signer signed it, and no record says that the channel had it.
+        ForeignSignature: another signer signed it.
     """
     ledger = ports.ledger(channel)
     found = ledger.all_records(digest)

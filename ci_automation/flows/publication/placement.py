@@ -89,6 +89,9 @@ def place(observed: Observed, ports: Ports, said: tuple[Said, ...] | None = None
     """Return a channel with what trusted signers said of the digest that it has; nothing without a trusted signer.
 
     That is `said`, if the caller has read it.
+
+    Raises:
+        NotAnIndex, TooManyRecords: an attacker hides some of it.
     """
     placed = Placed(**asdict(observed))
     if ports.trusted is None:
@@ -126,14 +129,22 @@ def _unrecorded(ledger: Ledger, held: tuple[Hold, ...], record: Record | None) -
 
 
 def had_last(channel: Reference, ports: Ports) -> tuple[Record | None, tuple[Hold, ...]]:
-    """Return what a channel had last, and the holds on that: deleting a tag ends no hold."""
+    """Return what a channel had last, and the holds on that: deleting a tag ends no hold.
+
+    Raises:
+        ImmutableTagMoved: a tag hides a digest.
+    """
     ledger = ports.ledger(channel)
     last = ledger.last()
     return last, ledger.holds(last.digest) if last else ()
 
 
 def as_mirrored(placed: Placed, ports: Ports) -> Placed:
-    """Return it without the channels of other repositories, unless a run published here: a mirror has no records."""
+    """Return it without the channels of other repositories, unless a run published here: a mirror has no records.
+
+    Raises:
+        ImmutableTagMoved, NotAnIndex, TooManyRecords: an attacker hides a part of the channel's past.
+    """
     if not placed.others or ports.ledger(placed.channel).newest() is not None:
         return placed
     here = channel_name(ports.registry, placed.channel).rpartition(":")[0]
@@ -141,7 +152,11 @@ def as_mirrored(placed: Placed, ports: Ports) -> Placed:
 
 
 def problem_of(placed: Placed, version: Version, ports: Ports) -> VerificationFailed | None:
-    """Return why a channel, which has `version`, is not where it belongs; None if nothing speaks against it."""
+    """Return why a channel, which has `version`, is not where it belongs; None if nothing speaks against it.
+
+    Raises:
+        ImmutableTagMoved, NotAnIndex, TooManyRecords: an attacker hides a part of the channel's past.
+    """
     if placed.others:
         others = (known_as(ports.registry, placed.channel, name) for name in placed.others)
         return PublishedElsewhere(placed, tuple(others), _last(placed.channel, ports))
@@ -186,6 +201,11 @@ def in_place(observed: Observed, version: Version, ports: Ports, intent: Intent,
     """Return a channel, which has `version`, if it is where it belongs or a person adopts it.
 
     A person who `approved` this very digest for this channel is word enough that it belongs there.
+
+    Raises:
+        ChannelMovedBack: signed statements say that it had left this digest.
+        PublishedElsewhere: signed records say that the digest is another channel's.
+        NotAdopted: a person was asked, and did not say yes.
     """
     placed = observed if isinstance(observed, Placed) else place(observed, ports)
     if placed.trust is Trust.ADOPTED:

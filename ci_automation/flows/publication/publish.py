@@ -219,7 +219,11 @@ def _sign(publication: Publication, there: tuple[Descriptor, ...] | None, ports:
 
 
 def vouch_for(observed: Observed, version: Version, ports: Ports, intent: Intent) -> None:
-    """Sign what a channel has, and give it an immutable tag."""
+    """Sign what a channel has, and give it an immutable tag.
+
+    Raises:
+        VerificationFailed: clusters could find something else in it than its list of files shows.
+    """
     read_shown(observed, ports)
     ports.say(f"signing {observed.digest}")
     ports.registry.put_blob(observed.channel, CONFIG_BLOB)  # what another tool published may lack it

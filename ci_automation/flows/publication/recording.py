@@ -94,7 +94,11 @@ def record_of(
 
 
 def sign_publication(publication: Publication, writer: RecordWriter, ports: Ports, intent: Intent) -> bytes:
-    """Return the signed record of a publication."""
+    """Return the signed record of a publication.
+
+    Raises:
+        SigningError: it cannot be signed.
+    """
     composed = publication.composed
     options = composed.recipe.options.digest
     made = replace(
@@ -109,7 +113,11 @@ def sign_publication(publication: Publication, writer: RecordWriter, ports: Port
 
 
 def kept_holds(present: Digest, version: Version, ledger: Ledger, now: datetime) -> tuple[Hold, ...]:
-    """Return the holds on what a channel had last, which a person's adoption of another digest does not end."""
+    """Return the holds on what a channel had last, which a person's adoption of another digest does not end.
+
+    Raises:
+        ImmutableTagMoved: a tag hides a digest.
+    """
     last = ledger.last()
     if last is None or last.digest == present:
         return ()
@@ -117,7 +125,12 @@ def kept_holds(present: Digest, version: Version, ledger: Ledger, now: datetime)
 
 
 def record_adoption(observed: Observed, contents: Contents, ports: Ports, intent: Intent) -> None:
-    """Write down that a person adopted what the channel has, and who, after the holds that go on."""
+    """Write down that a person adopted what the channel has, and who, after the holds that go on.
+
+    Raises:
+        HoldNotKept: the registry does not keep the holds.
+        SigningError: it cannot be signed.
+    """
     channel = observed.channel
     ports.say(f"recording that {observed.digest} was adopted")
     ports.registry.put_blob(channel, CONFIG_BLOB)
@@ -140,6 +153,9 @@ def record_interrupted_rollback(placed: Placed, ports: Ports, intent: Intent) ->
     """Write down that the channel was rolled back, if the run that did it had no time to: its hold says so.
 
     Return whether that was so.
+
+    Raises:
+        SigningError: it cannot be signed.
     """
     if (hold := placed.rolled_back) is None:
         return False
@@ -177,7 +193,11 @@ def mark_left(writer: RecordWriter, left: Iterable[Hold]) -> None:
 
 
 def sign_rollback(shown: Rollback, options: Digest, writer: RecordWriter, ports: Ports, intent: Intent) -> bytes:
-    """Return the signed record of a rollback to what has these options; content from Git is its own again."""
+    """Return the signed record of a rollback to what has these options; content from Git is its own again.
+
+    Raises:
+        SigningError: it cannot be signed.
+    """
     ledger = ports.ledger(shown.channel)
     now = ports.later_than(shown.hold.at if shown.hold else None).clock()
     had = [record.content for record in ledger.records(shown.target)]

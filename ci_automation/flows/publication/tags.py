@@ -74,7 +74,11 @@ class VersionTagAstray(VerificationFailed):
 
 
 def tag_for_ever(channel: Reference, version: Version, manifest: Manifest, ports: Ports) -> None:
-    """Let the immutable tag of a manifest that is signed by now point at it."""
+    """Let the immutable tag of a manifest that is signed by now point at it.
+
+    Raises:
+        ImmutableTagTaken: it is there, with another digest.
+    """
     tag = channel.at_tag(immutable_tag(version, manifest.digest))
     tag_unless_taken(tag, manifest, ports.registry.resolve(tag), ports)
 
@@ -120,6 +124,7 @@ class VersionTags(Struct, frozen=True):
 
         Raises:
             ChannelMoved, TagMoved: another writer moved the channel or a tag at the same moment.
+            VersionTagTaken: a tag leads to what others published; all the other tags are where they belong.
         """
         registry, digest = self.ports.registry, manifest.digest
         astray = self.astray(digest)

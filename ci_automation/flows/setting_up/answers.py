@@ -180,6 +180,9 @@ def named_references(words: Sequence[str], artifacts: Sequence[Artifact], usual:
 
     Before any address, a word is the name of one of the configured `artifacts`, or a tag beside the first of them; if
     there is none, of the `usual` repository.
+
+    Raises:
+        InvalidReference: a word is none of that.
     """
     found: list[Reference] = []
     known = {it.name: it.channel for it in artifacts}
@@ -215,6 +218,10 @@ def families(artifacts: Iterable[Artifact], named: Mapping[str, Reference], afte
     """Return the configured channels and those that are `named`, each new one promoted from the one before it.
 
     Without names all configured channels are meant. `after` is for new ones; None: a day.
+
+    Raises:
+        UnfitAnswer: a channel is named after another one, and is rendered by itself; or it has another `after`.
+        InvalidDuration: `after` is not one.
     """
     known = {it.name: it for it in artifacts}
     channels = {**{name: it.channel for name, it in known.items()}, **named}

@@ -234,6 +234,9 @@ def read_migration(
     For each channel of the clone, `every` has the clusters that a person or an earlier run has listed. One of them
     stays as long as Git does not prune for it. A folder with the files that were `taken` over stays the source; without
     one they are it, unless a listed cluster has yet to move.
+
+    Raises:
+        UnfitClusterFolder: the folder that the artifact would take over cannot be read.
     """
     if not (paths := [it for it in synced if (top / it / COMPONENTS).is_file()]):
         return None

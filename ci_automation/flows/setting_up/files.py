@@ -63,6 +63,8 @@ def setup_files(answers: Answers, path: str, read: Callable[[str], str | None]) 
 
     Raises:
         UnfitWorkflows: the files would not fit together.
+        UnfitAnswer, NotForClusters: an answer cannot be used.
+        InvalidConfig: the existing configuration cannot be used.
     """
     require_usable(answers)
     existing = read(CONFIGURATION)

@@ -63,7 +63,11 @@ class Existing(Struct, frozen=True):
 
 
 def read_existing(channel: Reference, registry: Registry) -> Existing:
-    """Return what a channel has."""
+    """Return what a channel has.
+
+    Raises:
+        Error: it cannot be read, or is no Flux.
+    """
     tree = read_archive(registry.blob(channel, registry.manifest(channel).layers[0]))
     path = tree.components_path()
     try:

@@ -73,6 +73,9 @@ def unfit_in_cluster(
     """Return what of a Kustomization's patches and images does not fit when `new` replaces the files of `old`.
 
     Its path says the folder. A patch that matched nothing before is advice: the step does not make it worse.
+
+    Raises:
+        TooMuch: to follow it is more than what is left of the effort.
     """
     try:
         return tuple(map(printable_hazard, _unfit(old, new, spec, kustomize, Effort())))

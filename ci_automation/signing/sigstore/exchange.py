@@ -77,7 +77,11 @@ class SigstoreExchange(services.Exchange, frozen=True):
 
 
 def require_done(answer: Answer, failed: type[ServiceFailed]) -> None:
-    """Raise `failed` unless an answer reports success."""
+    """Raise `failed` unless an answer reports success.
+
+    Raises:
+        ServiceFailed: of the kind `failed`; the answer reports something else.
+    """
     if answer.status not in _DONE:
         raise failed(answer.host, f"it answered {answer.complaint()}")
 
