@@ -17,7 +17,6 @@ from __future__ import annotations
 import enum
 import re
 import unicodedata
-from html import escape
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -67,6 +66,8 @@ def to_markdown(blocks: Iterable[Block], head: str = "{}:") -> str:
 
 
 def _block(block: Block, head: str) -> str:
+    from html import escape  # it has all names of HTML, which a terminal never needs
+
     match block:
         case Bullet():
             lines = (line for it in block.below for line in _below(it))
