@@ -65,8 +65,10 @@ def settings_from(goal: Target, base: Digest | None, version: Version | None = N
     return settings if rules == rules_of(goal.configured) else stricter(settings, rules.approvals, rules.team)
 
 
-def why_unprotected(settings: ApprovalConfig, hub: Hub) -> str:
+def why_unprotected(settings: ApprovalConfig, hub: Hub, configured: ApprovalConfig) -> str:
     """Return what would let a run pass the environment without a review, as far as the job may see it, or nothing.
+
+    `settings` may be stricter than what is `configured`.
 
     Raises:
         ReleaseSourceError: the job does not see it, and so not whether a code counts.
@@ -83,9 +85,9 @@ def why_unprotected(settings: ApprovalConfig, hub: Hub) -> str:
             raise
         return ""
     code = "If GitHub offers none for this repository, set approval.operationsByCode to true in the configuration."
-    if settings.operations_by_code:
+    if configured.operations_by_code:
         code = (
-            f"No code counts either: content of the channel was approved under `approvals: {settings.approvals}`. From "
+            "No code counts either: the rules of approvals changed since the content of the channel was approved. From "
             "a terminal, the command needs neither."
         )
     return f"{reason}, and the job that does it refuses that. {how_to_protect(name)} {code}" if reason else ""

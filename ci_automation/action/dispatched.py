@@ -263,7 +263,7 @@ def _consent(goal: Target, operation: Operation, handover: Handover, inputs: Inp
     if operation.idle:
         return Consent(idle=True), ""
     settings = _settings(goal, handover)
-    problem = why_unprotected(settings, hub)
+    problem = why_unprotected(settings, hub, settings_of(goal))
     if problem and one_is_enough(settings):
         found = Consent(handover.code, inputs.code)
         left = "This run changed nothing. Read its page: a second run, with the code there, does"

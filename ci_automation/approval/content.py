@@ -199,8 +199,9 @@ def _shown_otherwise(update: BranchUpdate, merge: ContentMerge, case: ContentCas
 
 
 def stricter(settings: ApprovalConfig, approvals: int, team: str | None) -> ApprovalConfig:
-    """Return the settings of a judge for whom earlier rules hold too: more reviews, the earlier team, no own merge."""
-    return replace(settings, approvals=max(settings.approvals, approvals), team=team or settings.team, own_merge=False)
+    """Return settings for which earlier rules hold too: more reviews, their team, no own merge or code."""
+    reviews, team = max(settings.approvals, approvals), team or settings.team
+    return replace(settings, approvals=reviews, team=team, own_merge=False, operations_by_code=False)
 
 
 def commits_of(updates: Iterable[BranchUpdate]) -> tuple[str, ...]:

@@ -1479,8 +1479,9 @@ def test_the_stricter_rules_judge_an_adoption_too(scene: Scene, how: str) -> Non
     assert "ada approved it and also started it" in ran.log
 
 
-def test_no_code_counts_for_an_adoption_where_content_was_approved_by_others(scene: Scene) -> None:
-    configure(scene, "{via: pull-request, approvals: 1}")
+@pytest.mark.parametrize("rules", ["{via: pull-request, approvals: 1}", "{via: pull-request}"])
+def test_no_code_counts_for_an_adoption_where_content_was_approved_under_other_rules(scene: Scene, rules: str) -> None:
+    configure(scene, rules)
     first_content(scene)
     forget_signature(scene)
     ruled(scene, "{via: pull-request, operationsByCode: true}")
@@ -1489,7 +1490,7 @@ def test_no_code_counts_for_an_adoption_where_content_was_approved_by_others(sce
     asked = dispatch(scene, "adopt", artifact="production")
     shown = asked.show()
     (warning,) = shown.said("warning")
-    assert "No code counts either: content of the channel was approved under `approvals: 1`." in warning
+    assert "No code counts either: the rules of approvals changed since the content of the channel was app" in warning
     assert "operationsByCode" not in shown.summary
     assert "field code" not in shown.summary
     assert (asked.do(shown.outputs["shown"]).code, scene.tags) == (11, before)

@@ -278,7 +278,7 @@ def test_states_are_named_once_and_the_nothing_before_a_branch_never() -> None:
 
 
 def test_the_stricter_of_two_rules_holds() -> None:
-    now = ApprovalConfig(approvals=0, own_merge=True)
+    now = ApprovalConfig(approvals=0, own_merge=True, operations_by_code=True)
     assert stricter(now, 2, "acme/platform") == ApprovalConfig(approvals=2, team="acme/platform")
     assert stricter(replace(now, approvals=3, team="acme/x"), 2, None) == ApprovalConfig(approvals=3, team="acme/x")
 
