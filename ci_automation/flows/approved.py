@@ -11,7 +11,7 @@ from ci_automation.approval.port import ApprovalRequest, GrantedApproval
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.carry_out import Owed, carry_out
-from ci_automation.flows.observe import Observed, Placed, observe, observe_or_adopt
+from ci_automation.flows.observe import Observed, Placed, Trust, observe, observe_or_adopt
 from ci_automation.flows.planning.base import Base, present_version, read_base
 from ci_automation.flows.planning.plan import Outcome
 from ci_automation.flows.planning.step import Rendered, Wanted, apart, render_step, wanted_content
@@ -128,6 +128,10 @@ def _from_base(granted: GrantedApproval, observed: Observed, ports: Ports, inten
     refuse_used(granted, ports)
     base = read_base(observed, ports, intent)
     placed = in_place(observed, base.version, ports, intent)
+    # Of a base that is adopted in this run, no record says yet that the channel came back to it.
+    last = ports.ledger(placed.channel).last() if placed.trust is Trust.ADOPTED else None
+    if last and last.digest != placed.digest and last.at >= granted.since:
+        raise CameBack(granted, placed.channel, placed.digest)
     return placed, _render(granted, replace(base, holds=placed.holds), ports, apart(placed.record, intent))
 
 

@@ -219,6 +219,19 @@ class TestOnce:
             apply_granted(granted, world.ports(), minors)
         assert world.channel_digest() == str(request.base)
 
+    def test_it_is_void_once_the_channel_left_the_base_and_is_adopted_there_by_the_same_run(self) -> None:
+        world, minors = World(), intent(policy=Policy({**Policy().actions, Bump.PATCH: Action.NEVER}))
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        plan = make_plan(CHANNEL, world.ports(), minors).plan
+        request = ApprovalRequest.of(plan, plan.steps[0])
+        granted = GrantedApproval(request, replace(yes(request).approval, at=datetime.now(UTC)))
+        assert update(CHANNEL, world.ports(), intent()).done == 1
+        self.move_back(world, request)
+        adopting = replace(minors, adopt=True)
+        progress = update_and_ask(CHANNEL, world.ports(), adopting, {RequestKind.VERSION: PaperApprovals(granted)})
+        assert world.channel_digest() == str(request.base)
+        assert "and came back to it" in progress.refused[0].reason
+
     def test_a_new_yes_to_the_same_counts(self, world: World) -> None:
         request = wanted(world)
         apply_granted(yes(request), world.ports(), intent())
