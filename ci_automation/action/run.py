@@ -62,6 +62,15 @@ class NotOurArtifact(UsageError):
         super().__init__(f"the event that started this run is about {named}, which is none of the artifacts here")
 
 
+class SeveralToAdopt(UsageError):
+    """A digest is to be adopted, and any of several artifacts may have it."""
+
+    hint = "Nothing was done. Name the artifact, in the input artifact."
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"adopt is for one artifact, and this run is for {number}")
+
+
 class ActionRun(Struct):
     """One run of the action, and what is known of it so far."""
 
@@ -177,6 +186,8 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
     artifact = _asked_for(inputs.artifact, config, run.job) or inputs.artifact or None
     given = _begun(inputs, run, config, _channels(artifact, config), signs=signs)
     found = targets(artifact, given, signs=signs)
+    if inputs.adopt and len(found) > 1:
+        raise SeveralToAdopt(len(found))
     _require_own_claims(inputs, given, run)
     own = partial(replace, say=run.say, confirm=_adopts(inputs, run), require_present=presence(inputs, run, config))
     return tuple(goal.with_ports(own) for goal in found)

@@ -454,6 +454,20 @@ def test_only_the_digest_that_is_named_is_adopted(runner: Runner) -> None:
     assert any("leave adopt out" in said for said in again.said("warning"))
 
 
+def test_a_digest_is_adopted_for_one_artifact_alone(runner: Runner) -> None:
+    """A writer of the registry can let another channel have the digest that a person adopts for the first."""
+    publish("layout:second:production")
+    (runner.workspace / "theirs.key").write_bytes(key_pem("theirs"))
+    configure(runner, f"name: first, url: '{CHANNEL}'", "name: second, url: 'layout:second:production'")
+    theirs = {**CONFIGURED, "key": "theirs.key"}
+    base, other = (it["digest"] for it in runner.run(**CONFIGURED).artifacts)
+    assert base == other
+    ran = runner.run(**theirs, adopt=base)
+    assert (ran.code, "adopt is for one artifact, and this run is for 2" in ran.summary) == (2, True), ran
+    assert runner.run(**theirs, artifact="first", adopt=base).outputs["healed"] == "true"
+    assert runner.run(**theirs, artifact="second").code == 10
+
+
 def test_an_approval_is_for_an_artifact_that_is_configured(runner: Runner) -> None:
     configure(runner, "name: a, url: 'layout:registry:production'")
     named = {"artifact": "layout:other:production", "base": str(OTHER), "target": str(OTHER), "version": "v2.99.4"}
