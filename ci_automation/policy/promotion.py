@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 
 class PromotionCandidate(Struct, frozen=True):
-    """A promotion's source: its digest, the time of its signed record, and the evidence."""
+    """A promotion's source: its digest, the time of its signed record, the evidence, and whether a run rendered it."""
 
     source: str
     digest: Digest
     version: Version
     since: datetime | None  # None: no record of a trusted signer says so
     evidence: tuple[Verdict, ...] = ()
+    rendered: bool = True
 
 
 class Goal(Struct, frozen=True):
@@ -46,7 +47,14 @@ def promotion_verdicts(candidate: PromotionCandidate, goal: Goal) -> tuple[Verdi
     situation = Situation(goal.current or goal.gone or candidate.version, goal.policy, goal.now, paused=goal.paused)
     first = (_first(goal.gone),) if goal.current is None else ()
     gates = (_after_rollback(it, candidate) for it in version_verdicts(candidate.version, situation))
-    return (_soak(candidate, goal), *candidate.evidence, *first, *gates)
+    unproven = () if candidate.rendered else (_unproven(candidate),)
+    return (_soak(candidate, goal), *candidate.evidence, *first, *gates, *unproven)
+
+
+def _unproven(candidate: PromotionCandidate) -> Verdict:
+    """Let a person look at what another person adopted: that counts for the source alone."""
+    reason = f"no record says that a run rendered it: a person adopted it, for {candidate.source} alone"
+    return Verdict("proof", Decision.APPROVAL, reason, "the publication records of the digest")
 
 
 def _after_rollback(verdict: Verdict, candidate: PromotionCandidate) -> Verdict:

@@ -452,9 +452,27 @@ class TestInterruption:
         road.here.put_manifest(STAGING, attached)
         update(STAGING, replace(road.ports(road.here), confirm=lambda _: True), intent(now=NOW, adopt=True))
         with pytest.raises(RefersElsewhere, match=f"is attached to {live.digest}"):
-            road.promote(after=timedelta())
+            road.promote((attached.digest,), after=timedelta())
         assert road.there.manifest(ELSEWHERE) == live
         assert attached.digest not in {it.digest for it in road.there.referrers(ELSEWHERE, live.digest)}
+
+    @pytest.mark.parametrize("back", [False, True], ids=["adopted", "rolled back to"])
+    def test_what_a_person_adopted_at_the_source_needs_approval_at_the_target(self, road: Road, *, back: bool) -> None:
+        """No run rendered it, and the person saw it for the source alone."""
+        ports, rendered = road.ports(road.here), road.here.manifest(STAGING)
+        adopted = Manifest.build(rendered.config, rendered.layers, {"another": "tool"})
+        road.here.put_manifest(STAGING, adopted)
+        update(STAGING, replace(ports, confirm=lambda _: True), intent(now=NOW, adopt=True))
+        if back:
+            road.publish(STAGING, MINOR)
+            proposal = propose_rollback(STAGING, Wish(str(adopted.digest)), ports, intent(now=NOW))
+            roll_back(proposal, ports, intent(now=NOW))
+        before = channel(road, road.target)
+        found = road.promote(after=timedelta())
+        assert (found.done, found.considered.decision) == (False, Decision.APPROVAL)
+        assert found.considered.reasons[0].startswith("no record says that a run rendered it")
+        assert channel(road, road.target) == before
+        assert road.promote((adopted.digest,), after=timedelta()).done
 
     def test_a_target_that_moved_meanwhile_is_left_alone(self) -> None:
         road = settled(ELSEWHERE)

@@ -15,6 +15,7 @@ from ci_automation.flows.observe import Observed, Placed, SignedForOthers, obser
 from ci_automation.flows.planning.base import Contents, only_layer, present_version, read_contents
 from ci_automation.flows.planning.findings import findings, first_findings, planned_step
 from ci_automation.flows.publication.placement import had_last, in_place, place
+from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision, Hold, Offered, Verdict, decide, hold_verdict, reasons
@@ -196,7 +197,8 @@ def _findings(considered: Considered, old: Contents | None, new: Contents) -> Fi
     promotion, intent = considered.promotion, considered.promotion.intent
     since = considered.came[-1] if considered.came else None
     evidence = tuple(each.look(new.version) for each in promotion.evidence)
-    candidate = PromotionCandidate(str(promotion.source), considered.digest, new.version, since, evidence)
+    rendered = new.version == PUSHED or not considered.moves or any(it.proof for it in considered.moves)
+    candidate = PromotionCandidate(str(promotion.source), considered.digest, new.version, since, evidence, rendered)
     gone = considered.gone.version if considered.gone else None
     goal = Goal(considered.old_version, intent.policy, intent.now, promotion.after, paused=intent.paused, gone=gone)
     found = findings(old, new, promotion.ports, intent) if old else first_findings(new, promotion.ports, intent)

@@ -76,6 +76,12 @@ def test_without_a_record_nobody_knows(after: timedelta) -> None:
     assert "no record" in verdict.reason
 
 
+def test_what_no_run_rendered_asks_for_approval() -> None:
+    verdict = said("proof", replace(CANDIDATE, rendered=False))
+    assert verdict.decision is Decision.APPROVAL
+    assert "a person adopted it, for oci://registry.example/staging:stable alone" in verdict.reason
+
+
 def test_each_piece_of_evidence_has_its_own_say() -> None:
     words = (evidence_verdict("a", "yes"), evidence_verdict("b", against="no"))
     verdicts = promotion_verdicts(replace(CANDIDATE, evidence=words), GOAL)
