@@ -150,6 +150,7 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
 
 
 def _by_pull_request(goal: Target, hub: Hub, kind: RequestKind, settings: ApprovalConfig) -> Approvals:
+    from ci_automation.approval.content import rules_of
     from ci_automation.approval.pull_request import AskedArtifact, PullRequestApprovals
     from ci_automation.github.commits import Commits
     from ci_automation.github.pulls import Pulls
@@ -160,7 +161,9 @@ def _by_pull_request(goal: Target, hub: Hub, kind: RequestKind, settings: Approv
     places = Repository(client, name, hub.ahead(goal), hub.made), Commits(client, name), Pulls(client, name)
     place = hub.job.workspace if hub.inputs.command in {"update", "promote"} else None
     asked = AskedArtifact(goal.name, goal.channel, settings, kind, partial(judged_by, goal), place)
-    if kind is RequestKind.CONTENT or goal.configured is None or not goal.configured.group:
+    if kind is RequestKind.CONTENT and goal.configured:
+        return PullRequestApprovals(*places, replace(asked, rules=rules_of(goal.configured).name))
+    if goal.configured is None or not goal.configured.group:
         return PullRequestApprovals(*places, asked)
     group = goal.configured.group
     config = configuration(hub.inputs.given)

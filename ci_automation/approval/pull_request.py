@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import people_of
 from ci_automation.approval.judge import (
@@ -21,7 +22,7 @@ from ci_automation.approval.judge import (
     witnesses,
 )
 from ci_automation.approval.lock import LOCK_FILE, MOST_ASKS, Lock, LockEntry
-from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, NotCounted, RequestKind
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, GrantedApproval, NotCounted, RequestKind
 from ci_automation.approval.request_branch import RequestBranch, WantedRequest, refused
 from ci_automation.github.commits import Commits, branch_name
 from ci_automation.github.model import Making, PullRequest, PullSnapshot
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ci_automation.approval.port import GrantedApproval, Question
+    from ci_automation.approval.port import Question
     from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.pulls import Pulls
@@ -44,6 +45,7 @@ class AskedArtifact(Struct, frozen=True):
     """Artifact whose steps of one kind are asked for, and the settings: for all of them, or by `judged_by` for each.
 
     With a `workspace`, GitHub is asked for an approval only if the lock file that is checked out there may have one.
+    `rules` is the name of those under which content is approved: a merge counts if its page was made under them.
     """
 
     name: str
@@ -54,6 +56,7 @@ class AskedArtifact(Struct, frozen=True):
     workspace: Path | None = None
     group: str = ""
     group_channels: tuple[Reference, ...] = ()  # of all artifacts of the group
+    rules: str = ""
 
     def request_branch(self, repository: Repository, commits: Commits, pulls: Pulls) -> RequestBranch:
         """Return the branch of the requests."""
@@ -98,6 +101,8 @@ class PullRequestApprovals:
         merged = merge_of(entry, snapshot)
         self._judged = merged.url if merged else None
         found = judge_merge(entry, snapshot, making, people, settings)
+        if isinstance(found, GrantedApproval) and asked.rules and asked.rules not in (found.shown or ()):
+            return NotCounted(entry.request, "the rules of approvals changed after its page was made")
         if isinstance(found, NotCounted) or all(
             has_entry(text, entry) for text in self._repository.texts(making.later, LOCK_FILE)
         ):
@@ -156,6 +161,7 @@ class PullRequestApprovals:
             before = _lacked(merge_of(there, snapshot), there, question.step)
         settings = self._settings_for(request)
         page = Page(asked.name, asked.channel, question.step, question.notes, settings.approvals, settings.team, before)
+        page = replace(page, rules=asked.rules)
         return WantedRequest((LockEntry(request, ask),), default, page)
 
     def _ask(self, snapshot: PullSnapshot, question: Question) -> Asked:

@@ -67,6 +67,11 @@ class ApprovedRules(Struct, frozen=True):
     rest: Digest
     team: str | None = None
 
+    @property
+    def name(self) -> str:
+        """Return what the page of a request names them by; `rest` is also of those with a member here."""
+        return self.rest.hex[:16]
+
     def after(self, last: ApprovedRules) -> ApprovedRules:
         """Return the rules for older content that is back: those of `last`, with the higher number of approvals."""
         return ApprovedRules(max(self.approvals, last.approvals), last.rest, last.team or self.team)

@@ -228,7 +228,8 @@ class Mark(Struct, frozen=True):
     """What a page asks for one artifact, in one of its last lines. People can edit that line: it approves nothing.
 
     `of` is the digest of the artifact's address: two artifacts can have the same digests. `shown` are the names of the
-    hazards on the page; None where it has no such list, as where nothing is asked any more: it showed none.
+    hazards on the page, and of the rules for content; None where it has no such list, as where nothing is asked any
+    more: it showed none.
     """
 
     base: Digest

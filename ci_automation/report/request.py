@@ -59,6 +59,7 @@ class Page(Struct, frozen=True):
     approvals: int = 0
     team: str | None = None
     before: str = ""  # a request for the same digests that was merged, and did not show all that is known now
+    rules: str = ""  # the name of the rules under which it approves content
 
     @property
     def title(self) -> str:
@@ -72,7 +73,8 @@ class Page(Struct, frozen=True):
     def marks(self) -> tuple[Mark, ...]:
         """Return what the page asks for."""
         step = self.step
-        return (Mark(step.base, step.target, place_digest(self.channel), shown=hazard_names(step.hazards)),)
+        shown = hazard_names(step.hazards) | ({self.rules} if self.rules else frozenset())
+        return (Mark(step.base, step.target, place_digest(self.channel), shown=shown),)
 
     @property
     def steps(self) -> tuple[str, ...]:

@@ -1198,6 +1198,24 @@ def test_looser_rules_do_not_judge_their_own_request(scene: Scene) -> None:
     assert "with 0 of 1 approving reviews" in ran.summary
 
 
+def test_rules_that_are_loosened_once_a_page_is_merged_are_not_approved_by_it(scene: Scene) -> None:
+    """The page does not show them, and the record of what it approves names the rules by which merges count then."""
+    configure(scene, "{via: pull-request, approvals: 1}")
+    before = first_content(scene)
+    pushed(scene)
+    checkout(scene)
+    assert scene.run().outputs["pending-decision"] == "approval"
+    merge(scene, scene.fleet.pulls[-1].number)
+    later(scene)
+    configure(scene)
+    ran = scene.run()
+    assert scene.channel == before, ran
+    assert "approvals (1 -> 0)" in ran.outputs["pending-reasons"]
+    later(scene)
+    merge(scene, scene.fleet.pulls[-1].number)
+    assert scene.run().outputs["changed"] == "true"
+
+
 def unwritten(*_: object) -> None:
     raise ReferrerLost(Reference.parse(CHANNEL), Digest.of(b""), 1)
 

@@ -283,6 +283,12 @@ def test_the_stricter_of_two_rules_holds() -> None:
     assert stricter(replace(now, approvals=3, team="acme/x"), 2, None) == ApprovalConfig(approvals=3, team="acme/x")
 
 
+def test_rules_have_another_name_on_a_page_once_any_of_them_changed() -> None:
+    one, other = (ApprovedRules(0, Digest.of(text)) for text in (b"one", b"other"))
+    assert len(one.name) == len(other.name) == 16
+    assert one.name != other.name
+
+
 RULES = ApprovedRules(0, Digest.of(b""))
 HAD = RecordedContent("74", START, "a" * 40, Digest.of(b""), NOON, RULES)
 AWAITED = AwaitedMerge("74", RULES, ApprovalConfig())

@@ -267,6 +267,11 @@ def test_no_text_breaks_the_page(texts: list[str], notes: str) -> None:
     assert "@octocat" not in page.title
 
 
+def test_a_page_under_rules_names_them_beside_its_hazards() -> None:
+    (mark,) = find_marks(replace(PAGE, rules="0" * 16).body)
+    assert mark.shown == frozenset((HAZARD.fingerprint, "0" * 16))
+
+
 def _saying(texts: list[str]) -> PlannedStep:
     a, b, c, d, e = texts
     change = replace(STEP.changes[0], object=ObjectId("x", a, "", b), sentence=c)
