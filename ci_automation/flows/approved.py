@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Digest, Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.impact.change import Hazard
+    from ci_automation.records.notes import Record
 
 _SECOND = timedelta(seconds=1)
 
@@ -132,7 +133,7 @@ def _from_base(granted: GrantedApproval, observed: Observed, ports: Ports, inten
     last = ports.ledger(placed.channel).last() if placed.trust is Trust.ADOPTED else None
     if last and last.digest != placed.digest and last.at >= granted.since:
         raise CameBack(granted, placed.channel, placed.digest)
-    return placed, _render(granted, replace(base, holds=placed.holds), ports, apart(placed.record, intent))
+    return placed, _render(granted, replace(base, holds=placed.holds), placed.record, ports, intent)
 
 
 def _plan_of(request: ApprovalRequest, rendered: Rendered) -> Plan:
@@ -152,7 +153,7 @@ def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: 
 
     def again(base: Base) -> tuple[Rendered, Approval]:
         earlier = ports.ledger(request.artifact).records(base.digest)
-        return _render(granted, base, ports, apart(earlier[-1] if earlier else None, intent)), granted.approval
+        return _render(granted, base, earlier[-1] if earlier else None, ports, intent), granted.approval
 
     owed = Owed(request.base, again)
     carry_out(placed, (), ports, intent, owed)
@@ -160,9 +161,9 @@ def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: 
     return Outcome(plan, 0, str(placed.trust), approvals=(granted.approval,))
 
 
-def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) -> Rendered:
-    """Return the approved step as it is decided now."""
-    request = granted.request
+def _render(granted: GrantedApproval, base: Base, record: Record | None, ports: Ports, intent: Intent) -> Rendered:
+    """Return the approved step as it is decided now, from a base with this record."""
+    request, intent = granted.request, apart(record, intent)
     if any(hold.digest == request.target and hold.at >= granted.since for hold in base.holds):
         raise ApprovalUsed(granted)
     if intent.content_apart and request.version != base.version:
@@ -171,7 +172,8 @@ def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) 
     else:
         wanted = replace(wanted_content(base, ports.with_overlay(intent)), version=request.version)
         git = ports.find_git()
-    rendered = render_step(base, wanted, ports, intent, judge=(lambda _: git.look(wanted)) if git else None)
+    had = (record.content if record else None) or (ports.ledger(request.artifact).last_content() if git else None)
+    rendered = render_step(base, wanted, ports, intent, judge=(lambda _: git.look(wanted, had)) if git else None)
     if rendered.step.target != request.target:
         raise ApprovedDiffers(request, rendered.step.target)
     if not rendered.step.decision.is_actionable:

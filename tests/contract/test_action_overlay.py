@@ -1360,18 +1360,27 @@ def test_a_run_in_an_environment_approves_content_beside_a_minor(scene: Scene) -
     assert found.commit == scene.fleet.head
 
 
-def asked_in_an_environment(scene: Scene, before: str, after: str) -> None:
+def asked_in_an_environment(scene: Scene, before: str, after: str, more: str = "") -> None:
     """Publish the first content under one rule, and let a run wait for more content under another one."""
-    configure(scene, f"{{via: workflow-dispatch, {before}}}")
+    configure(scene, f"{{via: workflow-dispatch, {before}}}", more)
     checkout(scene)
     scene.run()
     scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
     assert scene.run("approve", **scene.approving()).code == 0
-    configure(scene, f"{{via: workflow-dispatch, {after}}}")
+    configure(scene, f"{{via: workflow-dispatch, {after}}}", more)
     pushed(scene)
     checkout(scene)
     scene.runner.event("schedule", {})
     assert scene.run().outputs["pending-decision"] == "approval"
+
+
+def test_the_page_of_a_run_that_waits_says_how_the_rules_changed(scene: Scene) -> None:
+    """Its approval lets the record name the new ones."""
+    (scene.runner.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
+    asked_in_an_environment(scene, "approvals: 1", "approvals: 0", ", verify: {publicKey: cosign.pub}")
+    ran = scene.run("review", **scene.approving())
+    assert ran.code == 0, ran
+    assert "the rules changed since the content of the channel was approved: approvals (1 -\\> 0)" in ran.summary
 
 
 def test_the_stricter_rules_judge_options_too_once_the_folder_is_taken_out(scene: Scene) -> None:
@@ -1565,7 +1574,8 @@ def test_without_a_record_the_rules_of_the_last_content_count(scene: Scene, then
         scene.configure(approval="{via: pull-request}", more=", flags: {log-level: debug}")
         scene.fleet.push("main", {CONFIG: (scene.runner.workspace / CONFIG).read_bytes()}, "ada")
     checkout(scene)
-    scene.run()
+    asked = scene.run()
+    assert then.endswith("taken out") or "approvals (1 -> 0)" in asked.outputs["pending-reasons"].splitlines()[0]
     later(scene)
     scene.fleet.merge(scene.fleet.pulls[-1].number, "ada")
     if then != "written again":

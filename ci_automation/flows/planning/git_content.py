@@ -118,8 +118,10 @@ class GitContent:
         self._head: tuple[str, ContentAt, datetime] | None = None
         self._read = cache(self._artifact_in)  # most states have the same configuration
 
-    def look(self, wanted: Chosen) -> JudgedContent:
+    def look(self, wanted: Chosen, had: RecordedContent | None = None) -> JudgedContent:
         """Return what a record says of the wanted content, unless the default branch moved on since the checkout.
+
+        A person who approves it is told how the rules changed since the content that the channel `had`.
 
         Raises:
             CheckoutDiffers: the checkout is not what GitHub has.
@@ -139,7 +141,9 @@ class GitContent:
         require_shown(at.attributes, place.folder.paths)
         options, rules = wanted.options.digest, rules_of(place.artifact)
         tree = place.folder.tree_id
-        return JudgedContent((), RecordedContent(place.repository, at.commit, tree, options, now, rules))
+        changed = changed_rules(had.rules, rules) if had else ()
+        verdicts = tuple(Verdict(GATE, Decision.APPROVAL, it, at.commit) for it in changed)
+        return JudgedContent(verdicts, RecordedContent(place.repository, at.commit, tree, options, now, rules))
 
     def judge(self, placed: Placed, base: Base, wanted: Chosen, ports: Ports, others: Decision) -> JudgedContent:
         """Return whether merges on the default branch approved the wanted content, judged now; see `look`.
@@ -199,7 +203,8 @@ class GitContent:
         place, record = self._place, placed.record
         had = record.content if record and not record.recovered else None
         if had is None:
-            return Unproven((NO_RECORD,))
+            last = ports.ledger(placed.channel).last_content()
+            return Unproven((*(changed_rules(last.rules, rules_of(place.artifact)) if last else ()), NO_RECORD))
         if had.repository != place.repository:
             return Unproven((f"{OTHER_REPOSITORY}, {had.repository}",))
         if changed := tuple(changed_rules(had.rules, rules_of(place.artifact))):

@@ -33,6 +33,7 @@ ATTACKS = {
     "A16": (
         "test_looser_rules_do_not_judge_their_own_request",
         "test_rules_that_are_loosened_once_a_page_is_merged_are_not_approved_by_it",
+        "test_the_page_of_a_run_that_waits_says_how_the_rules_changed",
         "test_the_stricter_rules_judge_a_promotion_too_that_replaces_the_folder",
         "test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval",
         "test_no_version_brings_other_options_once_the_folder_is_taken_out",
