@@ -15,10 +15,13 @@ from msgspec import Struct
 from ci_automation.action.github import Hub, now
 from ci_automation.cli.places import release_ports
 from ci_automation.config import DEFAULT_PATH
+from ci_automation.config.load import parse_config
+from ci_automation.config.model import named_files
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.ports import Intent
 from ci_automation.flows.preview import FolderState, Reviewer, changed_between, grouped, matching
 from ci_automation.github.model import Comparison, is_request_branch
+from ci_automation.impact.change import some_of
 from ci_automation.report.preview import ArtifactReview, FailOn, FileReview, PreviewPage, fails
 
 if TYPE_CHECKING:
@@ -162,6 +165,7 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
         since = () if pull.base == base else _changed(repository.compared(base, pull.base), files, pull.base)
         commits = CommitFiles(files, pull.base), CommitFiles(files, pull.head)
         artifacts, remarks = artifact_reviews(inputs, run, *commits, since, partial(_obstacles, pull, page))
+        remarks = (*_named(commits[0].read(inputs.config_path), changed), *remarks)
     elif len(reviews) == _MOST_REVIEWS:
         remarks = (_NOT_ALL,)
     config = inputs.config_path
@@ -171,6 +175,13 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
     if inputs.fail_on and fails(run.page, FailOn(inputs.fail_on)):
         raise TooGrave(FailOn(inputs.fail_on))
     return 0
+
+
+def _named(config: bytes | None, changed: tuple[str, ...]) -> Iterator[str]:
+    """Yield which files a request changes that the base's configuration names: keys and trust roots, for example."""
+    named = tuple(f"{it}/" for it in named_files(parse_config(config, ""))) if config else ()
+    if found := [it for it in changed if f"{it}/".startswith(named)]:
+        yield f"The request changes {some_of(found)}, which the configuration names: look at that first."
 
 
 def _changed(page: Comparison, files: Files, head: str) -> tuple[str, ...]:

@@ -144,6 +144,14 @@ def test_a_configuration_of_another_name_has_rules_too(runner: Runner, fleet: Re
     assert ran.summary.index(f"The request changes the rules in {other}") < ran.summary.index("**production**")
 
 
+def test_a_key_that_the_configuration_names_is_told_as_rules_are(runner: Runner, fleet: Repository) -> None:
+    """The preview trusts the base's, so that nothing else on the page shows who signs after the merge."""
+    shown = requested(runner, fleet, {"cosign.pub": signing_key("others").public.to_pem().encode()})
+    assert shown.code == 0, shown
+    first = shown.summary.partition("- **production**")[0]
+    assert "The request changes cosign.pub, which the configuration names: look at that first." in first
+
+
 def test_what_happens_without_the_request_is_not_listed(runner: Runner, fleet: Repository) -> None:
     ran = requested(runner, fleet, {"apps/app.yaml": b"a: 1\n"}, fail_on="approval")
     assert ran.code == 0, ran
