@@ -241,7 +241,7 @@ def _from_git(
         raise OldCheckout(found.path)
     options = Options().with_flags(goal.intent.flags).digest
     content = RecordedContent(hub.place, there.commit, found.tree_id, options, at, rules_of(artifact))
-    return replace(wanted, overlay=found, content=content)
+    return replace(wanted, overlay=found, content=content, look_again=partial(hub.require_head, found.path, there))
 
 
 def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
     from ci_automation.github.content_history import ContentHistory
-    from ci_automation.github.model import Making
+    from ci_automation.github.model import ContentAt, Making
     from ci_automation.github.repository import Ahead
     from ci_automation.github.waiting import Spent
 
@@ -142,6 +142,12 @@ class Hub(Hiding, Struct):
         from ci_automation.approval.dispatch import Sender
 
         return Sender(self.repository, self.job.url)
+
+    def require_head(self, folder: str, there: ContentAt) -> None:
+        """Check that the default branch has the overlay folder and the configuration of a moment ago."""
+        _, now, _ = self.content().head(folder, self.inputs.config_path)
+        if (now.overlay, now.config) != (there.overlay, there.config):
+            raise OldCheckout(folder if now.overlay != there.overlay else self.inputs.config_path)
 
     def default_branch(self) -> str:
         """Return the repository's default branch: from the event that the runner wrote, or else as GitHub says.

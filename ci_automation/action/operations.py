@@ -83,6 +83,7 @@ class OperationInputs(Struct, frozen=True):
     to: str = ""
     reason: str = ""
     left: Digest | None = None  # what the channel had when the operation was shown, if it moves the channel
+    look_again: Callable[[], None] = lambda: None  # checks that the default branch still has the overlay
 
 
 class NotTheTarget(UsageError):
@@ -197,7 +198,8 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
         if folder:
             require_encrypted(folder.tree, intent)
         require_encrypted_build(first.hazards)
-        first = replace(first, publication=replace(first.publication, content=wanted.content))
+        publication = replace(first.publication, content=wanted.content, look_again=wanted.look_again)
+        first = replace(first, publication=publication)
     digest, recipe = first.digest, first.publication.composed.recipe
     after = Standing(version, digest)
     flags = " ".join(recipe.options.to_arguments()) or "Flux's default options"

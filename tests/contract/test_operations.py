@@ -17,6 +17,7 @@ from ci_automation.artifact.manifest import OCI_MANIFEST, Manifest
 from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.cli import run
 from ci_automation.errors import RegistryError
+from ci_automation.flows.init import publish_first
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry
 from ci_automation.signing.signer import KeySigner
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from ci_automation.flows.init import FirstArtifact
     from ci_automation.impact.overlay.builder import Build
     from tests.conftest import Once
     from tests.contract.hostile_registry import Seen
@@ -663,6 +665,23 @@ class TestInit:
         void = asked.do(shown.outputs["shown"])
         assert void.code == 12
         assert "content was" in void.said("error")[0]
+        assert tag_of(fresh, "fresh", "production") is None
+
+    def test_an_overlay_that_changes_while_the_run_signs_publishes_nothing(
+        self, fresh: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = dispatch(fresh, "init", artifact="fresh", to=FIRST)
+        shown = asked.show()
+        asked.approve()
+
+        def meanwhile(*given: Any) -> FirstArtifact:
+            self.commit(fresh, {"kustomization.yaml": KUSTOMIZATION + b"# reverted\n"}, checkout=False)
+            return publish_first(*given)
+
+        monkeypatch.setattr("ci_automation.action.operations.publish_first", meanwhile)
+        late = asked.do(shown.outputs["shown"])
+        assert late.code == 12, late
+        assert "is not what the default branch has now" in late.said("error")[0]
         assert tag_of(fresh, "fresh", "production") is None
 
     def test_the_key_may_be_an_input_of_the_last_job_alone(self, fresh: Scene) -> None:
