@@ -63,11 +63,13 @@ Workflows take the action from a repository of your organisation that has this p
 
 _SIGNING = """\
   keyless: GitHub's identity signs. There is nothing to keep, and the repository's name is in a public log.
-  key: a cosign key signs. You keep it in secrets, in one environment for each channel. A private repository without
-  GitHub Enterprise needs this, since GitHub has no reviewers there: you start channels in a terminal then."""
+  key: a cosign key signs. You keep it in secrets, in one environment for each channel."""
 _APPROVAL = """\
-  pull-request: a run opens a pull request, and its merge approves.
-  workflow-dispatch: a run waits for a reviewer."""
+  pull-request: a run opens a pull request, and its merge approves. A reviewer approves runs that you start.
+  workflow-dispatch: a run waits for a reviewer.
+  code: as pull-request, but a code approves runs that you start: GitHub has no reviewers in a private repository
+  without GitHub Enterprise."""
+APPROVALS = ("pull-request", "workflow-dispatch", "code")
 
 
 class Unanswered(UsageError):
@@ -144,26 +146,28 @@ def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str,
     return kept[0] if len(kept) == 1 else action
 
 
-def answered_ways(ask: Questions, known: Artifact | None) -> tuple[SigningMode, ApprovalVia]:
-    """Return how runs sign and ask: as configured for a channel, unless an option says otherwise."""
+def answered_ways(ask: Questions, known: Artifact | None, every: Iterable[Artifact]) -> tuple[SigningMode, str]:
+    """Return how runs sign and ask: as configured for a channel, unless an option says otherwise.
+
+    A code approves if it does for `every` channel, and pull requests ask.
+    """
     if known is not None:
         keyed = known.signing.mode in {SigningMode.KEY, SigningMode.KMS}
         usual = str(known.approval.via or ApprovalVia.PULL_REQUEST)
-        return (
-            SigningMode(ask.told["signing"] or ("key" if keyed else "keyless")),
-            ApprovalVia(ask.told["approval"] or usual),
-        )
+        if usual == ApprovalVia.PULL_REQUEST and all(it.approval.operations_by_code for it in every):
+            usual = "code"
+        return SigningMode(ask.told["signing"] or ("key" if keyed else "keyless")), ask.told["approval"] or usual
     signing = ask.answer(
         "signing", "Sign keyless, or with a key?", "keyless", meaning=_SIGNING, fit=_one_of("keyless", "key")
     )
     approval = ask.answer(
         "approval",
-        "Ask for approvals by pull-request, or workflow-dispatch?",
+        "Ask for approvals by pull-request, workflow-dispatch, or code?",
         "pull-request",
         meaning=_APPROVAL,
-        fit=_one_of("pull-request", "workflow-dispatch"),
+        fit=_one_of(*APPROVALS),
     )
-    return SigningMode(signing), ApprovalVia(approval)
+    return SigningMode(signing), approval
 
 
 def answered_place(ask: Questions, top: Path) -> GitHubPlace:

@@ -18,6 +18,7 @@ from ci_automation.cli.output import confirmed, print_aside, print_json, print_p
 from ci_automation.cli.parameters import HeadedCommand, details_option
 from ci_automation.cli.places import tags_beside
 from ci_automation.cli.questions import (
+    APPROVALS,
     Questions,
     answered_action,
     answered_place,
@@ -26,6 +27,7 @@ from ci_automation.cli.questions import (
     own_files,
 )
 from ci_automation.config.load import parse_config
+from ci_automation.config.model import ApprovalVia
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import write_file
 from ci_automation.flows.setting_up.answers import (
@@ -92,7 +94,7 @@ class UndecidedChanges(UsageError):
     ),
 )
 @click.option("--signing", type=click.Choice(["keyless", "key"]), help="how runs sign; default: keyless")
-@click.option("--approval", type=click.Choice(["pull-request", "workflow-dispatch"]), help="how runs ask for approvals")
+@click.option("--approval", type=click.Choice(APPROVALS), help="how runs ask for approvals; code: without reviewers")
 @click.option("--overlay", metavar="DIR", help="the folder of the repository with your own files; - for none")
 @click.option("--name", metavar="NAME", help="the first channel's name in the configuration; default: its tag")
 @click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")
@@ -219,9 +221,8 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     signers = [written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml")]
     shipped = shipped_pin()
     action = answered_action(ask, signers, shipped, place)
-    signing, approval = answered_ways(
-        ask, configured.get(next(it for it in found if it.named).first[1]) or next(iter(configured.values()), None)
-    )
+    of_first = configured.get(next(it for it in found if it.named).first[1])
+    signing, approval = answered_ways(ask, of_first or next(iter(configured.values()), None), configured.values())
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     channels = said.pop("channels") or " ".join("" if config else str(it) for it in found[0].channels.values())
     moving = tuple(name for it in own if it.migration for there in it.migration.moving.values() for name in there)
@@ -232,7 +233,8 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
             action=action,
             pin=action.partition("@")[2] or shipped,
             signing=signing,
-            approval=approval,
+            approval=ApprovalVia.PULL_REQUEST if approval == "code" else ApprovalVia(approval),
+            by_code=approval == "code",
             again=command_again(channels, said),
             has_key=written_at(top / PUBLIC_KEY) is not None,
             has_approve=bool(actions_of(signers[1] or "")),

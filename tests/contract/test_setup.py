@@ -85,6 +85,8 @@ def files(clone: Path) -> dict[str, str]:
 WAYS = {
     "keyless, by pull request": (("--overlay", "-"), {"flux.yaml"}),
     "keyless, by a run": (("--approval", "workflow-dispatch", "--overlay", "-"), {"flux.yaml", "approve.yaml"}),
+    "keyless, by code": (("production", "--approval", "code"), {"flux.yaml", "preview.yaml"}),
+    "with a key, by code": (("--signing", "key", "--approval", "code", "--overlay", "-"), {"flux.yaml"}),
     "with an overlay": (("--overlay", "clusters/a/flux"), {"flux.yaml", "preview.yaml"}),
     "with a key": (("--signing", "key", "--overlay", "own"), {"flux.yaml", "preview.yaml"}),
     "with a key, by a run": (
@@ -124,7 +126,7 @@ def test_the_files_of_each_way_of_working_fit_together(
     assert first.channel == Reference.parse(CHANNEL)
     promoted = [(it.name, it.promote.source, it.promote.after) for it in others if it.promote]
     hours = timedelta(hours=24)
-    assert promoted == ([("production", "stable", hours), ("edge", "production", hours)] if others else [])
+    assert promoted == [("production", "stable", hours), ("edge", "production", hours)][: len(others)]
     applied = {name for name in written if name.endswith("sync.yaml")}
     assert applied == {f"flux-manifests/{it.name}/sync.yaml" for it in config.artifacts}
     assert all(("Each cluster applies one of" in written[it]) is bool(others) for it in applied)
@@ -208,6 +210,7 @@ def test_a_channel_on_this_machine_is_told_to_be_one_that_no_cluster_reaches(
         (CHANNEL, "--name", "a", "--overlay", "-", "--after", "2h", *ACTION),
         (CHANNEL, "--signing", "key", "--repository", "a/b", "--branch", "x", *ACTION),
         (CHANNEL, "--approval", "workflow-dispatch", *ACTION),
+        (CHANNEL, "--approval", "code", *ACTION),
     ],
 )
 def test_a_registry_that_did_not_answer_is_asked_again_by_the_command_that_is_listed_first(

@@ -551,7 +551,8 @@ def test_an_answer_for_the_folder_is_kept(clone: Path, monkeypatch: pytest.Monke
     assert parse_config((clone / CONFIG).read_bytes(), CONFIG).artifacts[0].overlay == "own"
 
 
-WAYS = [(signing, approval) for signing in ("keyless", "key") for approval in ("pull-request", "workflow-dispatch")]
+APPROVALS = ("pull-request", "workflow-dispatch", "code")
+WAYS = [(signing, approval) for signing in ("keyless", "key") for approval in APPROVALS]
 
 
 @pytest.mark.parametrize("after", WAYS)

@@ -38,6 +38,11 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[
     return listed
 
 
+def head(clone: Path) -> str:
+    """Return what the file has before the first step."""
+    return (clone / ".github/flux-manifests.todo.md").read_text().partition("- [ ] 1.")[0]
+
+
 def commands(lines: list[str], words: str) -> str:
     """Return the commands of the only step with these words."""
     (at,) = (number for number, it in enumerate(lines) if words in it)
@@ -121,9 +126,8 @@ def test_the_commands_are_for_the_server_of_the_clone(left: Callable[..., list[s
     assert all(" -R github.acme.example/acme/fleet " in it for it in told)
 
 
-def test_a_private_repository_with_a_key_has_commands_for_a_terminal(left: Callable[..., list[str]]) -> None:
+def test_with_a_key_each_run_has_a_command_for_a_terminal(left: Callable[..., list[str]]) -> None:
     listed = left("staging", "production", "stable", "--signing", "key")
-    assert "leave out the environment flux-manifests below, and use the commands for a terminal" in listed[4]
     told = re.findall(r"in a terminal: `flux-manifests (.*?)`", "\n".join(listed))
     wanted = ("init staging --flux-version v2.9.4", "promote --to CHANNEL")
     assert told == [f"{it} --key ../cosign.key" for it in wanted]
@@ -142,12 +146,55 @@ def test_a_package_of_which_the_registry_says_nothing_can_be_made_in_a_terminal(
     ]
 
 
-def test_keyless_a_private_repository_is_told_to_sign_with_a_key(left: Callable[..., list[str]]) -> None:
-    keyless = left("staging")
-    assert not any(TERMINAL in it for it in keyless)
-    told = keyless[4]
-    ((command,),) = [re.findall(r"make it public, or run `flux-manifests (.*?)`", told)]
-    assert any("key-pair" in it for it in left(*command.split()[1:], "--yes"))
+@pytest.mark.parametrize("signing", ["keyless", "key"])
+def test_a_private_repository_is_told_that_a_code_approves(
+    left: Callable[..., list[str]], tmp_path: Path, signing: str
+) -> None:
+    without = left("staging", "production", "--signing", signing)
+    assert not any(TERMINAL in it for it in without) or signing == "key"
+    assert "Decide first: steps 1, 2." in head(tmp_path)
+    ((command,),) = [re.findall(r"approve the runs below\. Then run `flux-manifests (.*?)`", without[4])]
+    assert command == "setup --approval code"
+    listed = left(*command.split()[1:], "--yes")
+    told = "\n".join(listed)
+    assert "  approval: {operationsByCode: true}\n" in (tmp_path / ".github/flux-manifests.yaml").read_text()
+    assert [it for it in ("no GitHub Enterprise", "eviewer approves", "in a terminal: `") if it in told] == []
+    assert "First digests, each approved by its code: click, or paste the commands" in listed
+    made, _ = gh_calls(commands(listed, "Make the environment flux-manifests for the branch main alone, "), tmp_path)
+    assert made.request[2] == {"deployment_branch_policy": POLICY}
+    begun = commands(listed, "command init")
+    for code in ("", "0123"):
+        (shown,) = gh_calls(begun.replace("CODE=\n", f"CODE={code}\n"), tmp_path)
+        assert shown.words[-1] == f"code={code}"
+    assert left("--yes") == listed
+    assert "2 runs that you start again with their code" in head(tmp_path)
+    assert "Decide first: step 1." in head(tmp_path)
+    path = tmp_path / ".github/flux-manifests.yaml"
+    path.write_text(path.read_text().replace("defaults:\n", "defaults:\n  sync: {source: {provider: aws}}\n"))
+    left("--yes")
+    assert "Decide first" not in head(tmp_path)
+
+
+def test_a_code_that_a_person_configured_for_a_channel_stays_as_it_is(
+    left: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    left("staging")
+    path = tmp_path / ".github/flux-manifests.yaml"
+    path.write_text(before := f"{path.read_text()}    approval: {{operationsByCode: true}}\n")
+    assert not any("no GitHub Enterprise" in it for it in left())
+    assert path.read_text() == before
+
+
+def test_a_code_that_does_not_come_into_a_configuration_is_told(
+    left: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left("staging")
+    path = tmp_path / ".github/flux-manifests.yaml"
+    path.write_text(before := path.read_text().replace("    issuer: ", "    # ours\n    issuer: "))
+    assert run(["setup", "--approval", "code", "--yes"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "lets no code approve for staging; write `approval: {operationsByCode: true}` below `defaults`" in told
+    assert path.read_text() == before
 
 
 def test_a_key_that_is_there_is_never_made_again(left: Callable[..., list[str]], tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ class OwnFiles(Family, frozen=True, kw_only=True):
 class Answers(OwnFiles, frozen=True, kw_only=True):
     """What a person decides of a family, beside its files: the repository, who signs, and how to ask.
 
+    Where `by_code`, a code lets a person approve an operation, for want of reviewers.
     `action` is the repository with the action, with its commit after an @ if it is not the one of the shipped files;
     runs are at the commit `pin`. `again` is the command that runs `setup` with these answers. The clone `has_key` if a
     public key is there, and `has_approve` if a workflow approve.yaml takes the action. The clusters in `moving` are
@@ -137,6 +138,7 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
     pin: str
     signing: SigningMode
     approval: ApprovalVia
+    by_code: bool
     again: str
     has_key: bool
     has_approve: bool

@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 
 ISSUER, PUBLIC_KEY = "https://token.actions.githubusercontent.com", "cosign.pub"
 PRIVATE_KEY = "../cosign.key"  # beside the clone
-_SIGNING, _APPROVAL = (
-    (SigningMode.KEYLESS, SigningMode.KEY),
-    (ApprovalVia.PULL_REQUEST, ApprovalVia.WORKFLOW_DISPATCH),
+_SIGNING = (SigningMode.KEYLESS, SigningMode.KEY)
+_APPROVAL = (
+    (ApprovalVia.PULL_REQUEST, False),
+    (ApprovalVia.PULL_REQUEST, True),
+    (ApprovalVia.WORKFLOW_DISPATCH, False),
 )
+_BY_CODE = "approval: {operationsByCode: true}"
 _SCHEMA = "docs/reference/config.schema.json"
 _PAUSED = f"paused: true # until clusters verify: {TODO} ends with that"
 
@@ -65,15 +68,22 @@ def _ways(answers: Answers) -> list[str]:
         *(f"    {line}" for line in verify),
         *([] if answers.keyless else ["  signing: {mode: key, key: env://COSIGN_KEY}"]),
         *(["  approval: {via: workflow-dispatch}"] if answers.by_run else []),
+        *([f"  {_BY_CODE}"] if answers.by_code else []),
     ]
 
 
 def _as_answered(existing: str, answers: Answers) -> str:
     """Return a configuration in which runs sign and ask as answered, where `setup` wrote how they did before."""
-    every = [replace(answers, signing=it, approval=via) for it in _SIGNING for via in _APPROVAL]
+    every = [replace(answers, signing=it, approval=via, by_code=code) for it in _SIGNING for via, code in _APPROVAL]
     written = max(("\n".join((*_ways(it), "")) for it in every), key=lambda it: (f"\n{it}" in existing, len(it)))
     changed = existing.replace(f"\n{written}", "\n".join(("", *_ways(answers), "")))
-    for artifact in parse_config(changed.encode(), CONFIGURATION).artifacts:
+    artifacts = parse_config(changed.encode(), CONFIGURATION).artifacts
+    if artifacts == parse_config(existing.encode(), CONFIGURATION).artifacts:
+        changed = existing
+    for artifact in artifacts:
+        if answers.by_code and not artifact.approval.operations_by_code:
+            told = f"{CONFIGURATION} lets no code approve for {artifact.name}"
+            raise UnfitAnswer(f"{told}; write `{_BY_CODE}` below `defaults` there")
         trusted = artifact.verify
         keys, identities = bool(trusted.public_keys), bool(trusted.identities or trusted.patterns)
         if identities not in {keys, answers.keyless}:  # neither both nor none, and not as answered

@@ -26,12 +26,7 @@ def left_in_settings(answers: Answers, registries: Sequence[str]) -> Iterator[st
     if not answers.by_run:
         allowed = f"{api} -X PUT {repository}/actions/permissions/workflow -F can_approve_pull_request_reviews=true"
         yield f'Tick "Allow GitHub Actions to create and approve pull requests": {at}/actions\n{allowed}'
-    you = f"$(gh api{_host(answers)} user --jq .id)"
-    reviewers = f'"reviewers": [{{"type": "User", "id": \'{you}\'}}],\n  '
-    yield (
-        f"Make the environment {ENVIRONMENT} with required reviewers, for the branch {branch} alone. The command names "
-        f"you, and no one else: {at}/environments/new\n{chain(_environment(answers, ENVIRONMENT, reviewers))}"
-    )
+    yield _gate(answers, f"{at}/environments/new")
     yield (
         f"Protect {branch} with a rule that asks for a pull request with a review, since a person who may push a "
         f"workflow there can sign anything: {at}/rules\n{_rule(branch)} |\n  {api} {repository}/rulesets --input -"
@@ -40,6 +35,23 @@ def left_in_settings(answers: Answers, registries: Sequence[str]) -> Iterator[st
         yield _login(answers, at, registries)
     if not answers.keyless:
         yield _with_keys(answers, at)
+
+
+def _gate(answers: Answers, page: str) -> str:
+    """Return how the environment is made in which operations wait."""
+    made = f"Make the environment {ENVIRONMENT}"
+    if answers.by_code:
+        return (
+            f"{made} for the branch {answers.place.branch} alone, without required reviewers: a code counts only as "
+            f"long as it has none. GitHub Free has no environments in private repositories: leave it out there. {page}"
+            f"\n{chain(_environment(answers, ENVIRONMENT))}"
+        )
+    you = f"$(gh api{_host(answers)} user --jq .id)"
+    reviewers = f'"reviewers": [{{"type": "User", "id": \'{you}\'}}],\n  '
+    return (
+        f"{made} with required reviewers, for the branch {answers.place.branch} alone. The command names you, and no "
+        f"one else: {page}\n{chain(_environment(answers, ENVIRONMENT, reviewers))}"
+    )
 
 
 def _with_keys(answers: Answers, at: str) -> str:
@@ -116,7 +128,7 @@ def left_for_first_digests(answers: Answers) -> Iterator[str]:
         yield f"{run}: command init, artifact {first}, to {answers.version}. {approved}\n" + _started(
             answers, "init", [first], f" -f to={answers.version}"
         )
-    if not answers.keyless:
+    if not answers.keyless and not answers.by_code:
         new = [it for name, it in answers.channels.items() if not answers.tags[name] or it.repository in ours]
         yield from _writable(answers, new, "you make the package in a terminal")
     if there := [*answers.to_adopt]:
@@ -148,12 +160,15 @@ def _writable(answers: Answers, channels: Iterable[Reference], when: str) -> Ite
 
 
 def _started(answers: Answers, command: str, names: Sequence[str], to: str = "") -> str:
-    """Return the command that starts a run, for one of several channels after the other."""
+    """Return the command that starts a run, for one of several channels after the other, and again with its code."""
     where = f"{_in(answers)} --ref {answers.place.branch}"
-    return f"gh workflow run flux.yaml {where} -f command={command} -f artifact={_named(names)}{to}"
+    run = f"gh workflow run flux.yaml {where} -f command={command} -f artifact={_named(names)}{to}"
+    return f"CODE=\n{run} -f code=$CODE" if answers.by_code else run
 
 
 def _approved(answers: Answers, command: str, then: str = "") -> str:
+    if answers.by_code:
+        return "It shows what it would do, and a code. Read that, then start it again with the code."
     if answers.keyless:
         return "A reviewer approves the run."
     terminal = f"`flux-manifests {command} --key {PRIVATE_KEY}`{then}"

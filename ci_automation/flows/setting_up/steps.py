@@ -16,7 +16,7 @@ from ci_automation.flows.setting_up.cluster_steps import (
 )
 from ci_automation.flows.setting_up.configuration import PRIVATE_KEY, PUBLIC_KEY
 from ci_automation.flows.setting_up.differing import enumerated
-from ci_automation.flows.setting_up.files import ENVIRONMENT, WORKFLOWS, other_registries, overlays_of
+from ci_automation.flows.setting_up.files import WORKFLOWS, other_registries, overlays_of
 from ci_automation.flows.setting_up.github_steps import (
     is_at_ghcr,
     left_for_first_digests,
@@ -55,7 +55,9 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str], stale:
         f"Settings of {answers.place.repository}, by an administrator{_EITHER}": left_in_settings(
             answers, other_registries(config.artifacts)
         ),
-        f"First digests, each approved by a reviewer{_EITHER}": left_for_first_digests(answers),
+        f"First digests, each approved by {'its code' if answers.by_code else 'a reviewer'}{_EITHER}": (
+            left_for_first_digests(answers)
+        ),
         "Clusters: before they move": left_to_name(answers),
         "The package, which is private at first": _to_pull(answers, config, github=True),
         "The login by which clusters pull": _to_pull(answers, config, github=False),
@@ -80,11 +82,13 @@ def at_the_end(families: Sequence[Answers]) -> str:
     who = f"{clusters + moved} of {there} clusters of `flux bootstrap`" if clusters else "Your clusters"
     git = "Git no longer has Flux for them, and keeps all else" if clusters else "Git has what you add to Flux"
     merged = 2 + len(moving) if moving else 1 + any(it.unverified for it in families)
+    commands = "" if first.keyless or first.by_code else ", or as many commands"
+    how = "you start again with their code" if first.by_code else f"a reviewer approves{commands}"
     return (
         f"At the end:\n\n- A run each hour keeps {enumerated(channels)} at the newest Flux: patches by itself, minors "
         f"after an approval.\n- {who} take Flux from there, and nothing that {signer} did not sign.\n- {git}; "
-        f"`flux-manifests doctor` finds nothing wrong.\n\nOn the way: {_counted(len(channels), 'run')} that a reviewer "
-        f"approves{'' if first.keyless else ', or as many commands'}, and {_counted(merged, 'pull request')}."
+        f"`flux-manifests doctor` finds nothing wrong.\n\nOn the way: {_counted(len(channels), 'run')} that {how}, "
+        f"and {_counted(merged, 'pull request')}."
     )
 
 
@@ -109,15 +113,12 @@ def _asked(answers: Answers) -> Iterator[str]:
 def _to_decide(answers: Answers, config: Config) -> Iterator[str]:
     """Yield what changes the rest of the list, or what clusters get."""
     page = f"{answers.docs}/guides/action.md#a-private-repository-without-github-enterprise"
-    other = (
-        "no reviewer can approve the runs below. Then make it public, or run `flux-manifests setup --signing key`"
-        if answers.keyless
-        else (
-            f"leave out the environment {ENVIRONMENT} below, and use the commands for a terminal, not the runs. They "
-            "need a login that may write"
+    if not answers.by_code:
+        yield (
+            f"If {answers.place.repository} is private, and you have no GitHub Enterprise, no reviewer can approve the "
+            "runs below. Then run `flux-manifests setup --approval code`, so that a code does, or make it public: "
+            f"{page}"
         )
-    )
-    yield f"If {answers.place.repository} is private, and you have no GitHub Enterprise, {other}: {page}"
     if answers.migration:
         yield from left_to_decide(answers, answers.migration)
     for github in (True, False):

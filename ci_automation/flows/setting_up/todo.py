@@ -115,8 +115,9 @@ def _first_look(sections: Iterable[tuple[str, Sequence[str]]]) -> str:
     steps = [(title, *it.partition(". ")[::2]) for title, there in sections for it in there]
     decided = [number for title, number, _ in steps if title == DECIDE]
     careful = [number for _, number, text in steps if text.startswith(CAREFUL)]
-    marked = f" Be careful with {', '.join(careful)}: too early or forgotten, they hurt clusters." if careful else ""
-    return f"{DECIDE}: steps {', '.join(decided)}.{marked}"
+    first = f"{DECIDE}: step{'s' if decided[1:] else ''} {', '.join(decided)}." if decided else ""
+    marked = f"Be careful with {', '.join(careful)}: too early or forgotten, they hurt clusters." if careful else ""
+    return " ".join(filter(None, (first, marked)))
 
 
 def _fenced(step: str) -> str:
