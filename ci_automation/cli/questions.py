@@ -146,7 +146,9 @@ def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str,
     return kept[0] if len(kept) == 1 else action
 
 
-def answered_ways(ask: Questions, known: Artifact | None, every: Iterable[Artifact]) -> tuple[SigningMode, str]:
+def answered_ways(
+    ask: Questions, place: GitHubPlace, known: Artifact | None, every: Iterable[Artifact]
+) -> tuple[SigningMode, str]:
     """Return how runs sign and ask: as configured for a channel, unless an option says otherwise.
 
     A code approves if it does for `every` channel, and pull requests ask.
@@ -157,8 +159,11 @@ def answered_ways(ask: Questions, known: Artifact | None, every: Iterable[Artifa
         if usual == ApprovalVia.PULL_REQUEST and all(it.approval.operations_by_code for it in every):
             usual = "code"
         return SigningMode(ask.told["signing"] or ("key" if keyed else "keyless")), ask.told["approval"] or usual
+    own = (
+        "" if place.is_public else f"\n  The public Sigstore does not know {place.host}: keyless needs your own there."
+    )
     signing = ask.answer(
-        "signing", "Sign keyless, or with a key?", "keyless", meaning=_SIGNING, fit=_one_of("keyless", "key")
+        "signing", "Sign keyless, or with a key?", "keyless", meaning=_SIGNING + own, fit=_one_of("keyless", "key")
     )
     approval = ask.answer(
         "approval",

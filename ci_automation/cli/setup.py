@@ -222,7 +222,9 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     shipped = shipped_pin()
     action = answered_action(ask, signers, shipped, place)
     of_first = configured.get(next(it for it in found if it.named).first[1])
-    signing, approval = answered_ways(ask, of_first or next(iter(configured.values()), None), configured.values())
+    signing, approval = answered_ways(
+        ask, place, of_first or next(iter(configured.values()), None), configured.values()
+    )
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     channels = said.pop("channels") or " ".join("" if config else str(it) for it in found[0].channels.values())
     moving = tuple(name for it in own if it.migration for there in it.migration.moving.values() for name in there)

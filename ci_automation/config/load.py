@@ -22,6 +22,7 @@ from ci_automation.config.model import (
 from ci_automation.config.reader import merged_config, read_sections
 from ci_automation.config.source import GitHubSourceConfig
 from ci_automation.config.values import KMS_SCHEMES
+from ci_automation.config.workflows import wrong_issuer
 from ci_automation.policy.model import SignatureFormat
 
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ def _unfit(it: Artifact) -> Iterator[tuple[str, str]]:
         yield "verify", "an identity and its issuer go together"
     if named and verify.public_keys:
         yield "verify", "takes keys or an identity, not both"
+    if wrong := wrong_issuer(verify):
+        yield "verify", wrong
     yield from (("approval", what) for what in _unfit_approval(it.approval))
 
 

@@ -23,6 +23,7 @@ from ci_automation.config.workflows import (
     group_of,
     named_artifacts,
     read_workflow,
+    wrong_issuer,
 )
 from ci_automation.flux.options import nearest
 from ci_automation.policy.patterns import is_found
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _IMAGE = re.compile(r"docker://.+@sha256:[0-9a-f]{64}")
-_ISSUER = "https://token.actions.githubusercontent.com"
 _CONTEXTS = {  # what `concurrency` may read (GitHub, "Contexts reference")
     "job": ("github", "inputs", "matrix", "needs", "strategy", "vars"),
     "workflow": ("github", "inputs", "vars"),
@@ -280,8 +280,10 @@ def _distrust(
         what = f"trusts itself alone, and {named} sign {artifacts}" if alone else ""
     elif trusted.public_keys:
         what = f"trusts keys, not the keyless signatures of {named} on {artifacts}"
-    elif place.server == "https://github.com" and trusted.issuer != _ISSUER:
-        return f"trusts the issuer {trusted.issuer}, and GitHub's is {_ISSUER}. Write that one"
+    elif place.is_public and trusted.issuer != place.issuer:
+        return f"trusts the issuer {trusted.issuer}, and GitHub's is {place.issuer}. Write that one"
+    elif wrong := wrong_issuer(trusted):
+        return wrong
     elif strangers := [each for each in sorted(signers) if not _is_trusted(trusted, place.subject(each))]:
         whom = ", ".join((*trusted.identities, *trusted.patterns)) or "no identity"
         signing = f"sign{'' if strangers[1:] else 's'} {artifacts}"

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     import yaml
 
+ISSUER = "https://token.actions.githubusercontent.com"  # of github.com
+_GITHUB, _OF_SERVER = "https://github.com", "/_services/token"
+_SERVER = re.compile(r"(https://[\w.-]+)/")
 _ACTION = re.compile(r"[\w.-]+/(?:ci-automation|flux-manifests)(?:/\.github/workflows/(?P<called>[\w.-]+)\.ya?ml)?")
 _EXPRESSION = re.compile(r"\$\{\{([^{}]*)\}\}")
 PUBLISHING = frozenset({"update", "apply", "approve", "fleet"})  # they render, sign, and move a channel
@@ -33,7 +36,22 @@ class GitHubPlace(Struct, frozen=True):
 
     repository: str
     branch: str = "main"
-    server: str = "https://github.com"
+    server: str = _GITHUB
+
+    @property
+    def is_public(self) -> bool:
+        """Return whether the repository is on github.com, whose workflows the public Sigstore knows."""
+        return self.server == _GITHUB
+
+    @property
+    def host(self) -> str:
+        """Return the host of the server."""
+        return self.server.partition("://")[2]
+
+    @property
+    def issuer(self) -> str:
+        """Return the issuer of the identities of workflows."""
+        return ISSUER if self.is_public else f"{self.server}{_OF_SERVER}"
 
     def subject(self, workflow: str) -> str:
         """Return the subject that jobs of a workflow file sign as."""
@@ -44,6 +62,20 @@ class GitHubPlace(Struct, frozen=True):
         before, after = (re.escape(part).replace(r"\-", "-") for part in self.subject("\0").split("\0"))
         names = "|".join(re.escape(name).replace(r"\-", "-") for name in sorted(workflows))
         return f"^{before}({names}){after}$"
+
+
+def wrong_issuer(verify: VerifyConfig) -> str:
+    """Return why the issuer cannot be that of an identity beside it; empty if it may be."""
+    issuer = verify.issuer or ""
+    for named in (*verify.identities, *verify.patterns):
+        found = _SERVER.match(named.removeprefix("^").replace("\\", ""))
+        server = found[1] if found else ""
+        if server == _GITHUB and issuer.endswith(_OF_SERVER):
+            return f"trusts an identity of {server} with the issuer of an Enterprise Server: github.com's is {ISSUER}"
+        if server not in {"", _GITHUB} and issuer.startswith(ISSUER):
+            what = f"trusts an identity of {server} with github.com's issuer"
+            return f"{what}: an Enterprise Server has its own, {server}{_OF_SERVER}"
+    return ""
 
 
 class CheckedWorkflow(Struct, frozen=True):

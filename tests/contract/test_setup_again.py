@@ -18,7 +18,7 @@ from ci_automation.cli import run
 from ci_automation.cli.schema import output_schema
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import PromoteConfig
-from ci_automation.config.workflows import CheckedWorkflow, action_uses, read_workflow
+from ci_automation.config.workflows import CheckedWorkflow, GitHubPlace, action_uses, read_workflow
 from ci_automation.flows.setting_up.files import other_registries
 from ci_automation.flows.setting_up.todo import LAST, one_list
 from ci_automation.flux.options import Options
@@ -503,7 +503,8 @@ def test_one_artifact_with_a_login_of_its_own_leaves_the_others_of_its_registry_
         "{name: b, url: 'oci://registry.example/b:one'}",
     ]
     config = f"version: 1\nartifacts: [{', '.join(both[::order])}]\n"
-    assert other_registries(parse_config(config.encode(), CONFIG).artifacts) == ("registry.example",)
+    artifacts = parse_config(config.encode(), CONFIG).artifacts
+    assert other_registries(artifacts, GitHubPlace("acme/fleet")) == ("registry.example",)
 
 
 def test_of_several_lists_a_step_of_all_is_there_once_and_last_where_it_ends_all() -> None:
@@ -543,6 +544,15 @@ def test_an_answer_that_is_none_is_asked_for_again_at_once(
     assert (told.count("its merge approves"), told.count("waits for a reviewer")) == (1, 1)
     (first,) = parse_config((clone / CONFIG).read_bytes(), CONFIG).artifacts
     assert (first.signing.mode, first.approval.via) == ("key", "workflow-dispatch")
+
+
+def test_the_question_says_what_keyless_needs_on_an_enterprise_server(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(clone, "remote", "set-url", "origin", "https://ghe.acme.com/acme/fleet")
+    monkeypatch.setattr("sys.stdin", Terminal("-\nkey\n\n"))
+    assert run(["setup", "staging", "--action", PINNED]) == 0
+    assert "The public Sigstore does not know ghe.acme.com: keyless needs your own there." in capsys.readouterr().err
 
 
 def test_an_answer_for_the_folder_is_kept(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,8 +122,50 @@ def test_the_commands_are_for_the_server_of_the_clone(left: Callable[..., list[s
     asking = "\n".join(listed)
     assert asking.count("gh api ") == asking.count("gh api --hostname github.acme.example ") > 0
     told = [it for it in listed if "gh secret" in it or "gh workflow" in it]
-    assert len(told) == 3
-    assert all(" -R github.acme.example/acme/fleet " in it for it in told)
+    assert len(told) == 4
+    assert "gh auth token --hostname github.acme.example" in asking
+    assert all(" -R github.acme.example/acme/fleet" in it for it in told)
+
+
+ENTERPRISE = "ghe.acme.com"
+
+
+def test_an_enterprise_server_has_its_own_issuer_and_begins_with_what_it_needs(
+    left: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, flux = (tmp_path / ".github" / it for it in ("flux-manifests.yaml", "workflows/flux.yaml"))
+    issuer, listed = f"https://{ENTERPRISE}/_services/token", list[str]()
+    for approval in ("pull-request", "workflow-dispatch"):
+        listed = left("staging", "--approval", approval, "--yes", server=ENTERPRISE)
+        written = "".join(it.read_text() for it in tmp_path.rglob("*.yaml"))
+        assert f"issuer: {issuer}\n" in config.read_text()
+        assert "token.actions.githubusercontent.com" not in written
+        assert f"^{re.escape(issuer)}$" in written.replace("\\\\", "\\")
+        assert listed[2:4] == ["First: what ghe.acme.com needs", ""]
+    assert (
+        "1. The public Sigstore does not know ghe.acme.com, so no run can sign keyless. Sign with a key: " in listed[4]
+    )
+    assert "2. Choose the registry, since no token of ghe.acme.com is a login at ghcr.io. For another, " in listed[5]
+    assert "registry-username" in flux.read_text()
+    assert any("Give runs a login at ghcr.io: " in it for it in listed)
+    capsys.readouterr()
+    assert run(["config", "validate", "--workflows", str(flux.parent)]) == 0
+    config.write_text(config.read_text().replace("defaults:\n", "defaults:\n  trustConfig: sigstore.json\n"))
+    assert not any("public Sigstore" in it for it in left("--yes", server=ENTERPRISE))
+    objects = (tmp_path / "flux-manifests/staging/sync.yaml").read_text()
+    assert "trustedRootSecretRef:\n      name: flux-manifests-trusted-root\n" in objects
+
+
+def test_an_enterprise_server_with_a_key_and_a_registry_of_its_own_needs_no_choice(
+    left: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    listed = left("staging", "--signing", "key", server=ENTERPRISE)
+    assert "1. Choose the registry, " in listed[4]
+    config = tmp_path / ".github/flux-manifests.yaml"
+    config.write_text(config.read_text().replace("oci://ghcr.io/acme/flux-manifests", "oci://registry.acme.com/flux"))
+    listed = left("--yes", server=ENTERPRISE)
+    assert not any("First: " in it or "ghcr.io" in it for it in listed)
+    assert "oci://registry.acme.com/flux" in (tmp_path / "flux-manifests/staging/sync.yaml").read_text()
 
 
 def test_with_a_key_each_run_has_a_command_for_a_terminal(left: Callable[..., list[str]]) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree, TreeFile
     from ci_automation.flux.options import Options
 
-ISSUER, PUBLIC_KEY = "https://token.actions.githubusercontent.com", "cosign.pub"
+PUBLIC_KEY = "cosign.pub"
 PRIVATE_KEY = "../cosign.key"  # beside the clone
 _SIGNING = (SigningMode.KEYLESS, SigningMode.KEY)
 _APPROVAL = (
@@ -60,9 +60,9 @@ def _ways(answers: Answers) -> list[str]:
     if not answers.keyless:
         verify = [f"publicKey: {PUBLIC_KEY}"]
     elif answers.by_run:
-        verify = [f"identityRegexp: '{place.pattern(answers.signers)}'", f"issuer: {ISSUER}"]
+        verify = [f"identityRegexp: '{place.pattern(answers.signers)}'", f"issuer: {place.issuer}"]
     else:
-        verify = [f"identity: {place.subject('flux.yaml')}", f"issuer: {ISSUER}"]
+        verify = [f"identity: {place.subject('flux.yaml')}", f"issuer: {place.issuer}"]
     return [
         "  verify:",
         *(f"    {line}" for line in verify),

@@ -12,9 +12,9 @@ from ci_automation.artifact.yaml import place_of, yaml_of
 from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_events import NO_ARTIFACT
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
-from ci_automation.config.workflows import ActionUse, CheckedWorkflow, action_uses, read_workflow
+from ci_automation.config.workflows import ISSUER, ActionUse, CheckedWorkflow, action_uses, read_workflow
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers, UnfitAnswer, require_plain, require_usable
-from ci_automation.flows.setting_up.configuration import ISSUER, configuration_of, grown
+from ci_automation.flows.setting_up.configuration import configuration_of, grown
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ci_automation.config.model import Config
     from ci_automation.config.sections import Artifact
+    from ci_automation.config.workflows import GitHubPlace
 
 WORKFLOWS = ".github/workflows"
 ENVIRONMENT = "flux-manifests"
@@ -42,6 +43,7 @@ _NAMES = (  # in the shipped workflows, for which a team has its own
     "branches: [main]",
     "approval: pull-request",
     "paths: [",
+    f"issuer: {ISSUER}",
 )
 _NAMED = re.compile("|".join(map(re.escape, _NAMES)))
 _SHIPPED = (
@@ -73,7 +75,7 @@ def setup_files(answers: Answers, path: str, read: Callable[[str], str | None]) 
     workflows, every = {}, "".join(map(_template, _SHIPPED))
     for place, name in ((f"{WORKFLOWS}/{file}", name) for file, name in _shipped(answers, config).items()):
         # Each person who can push a branch could read a login of the preview.
-        registries = () if name == "preview.yaml" else other_registries(config.artifacts)
+        registries = () if name == "preview.yaml" else other_registries(config.artifacts, answers.place)
         workflows[place] = _completed(_filled(name, answers, config), read(place) or "", registries, every)
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
@@ -94,10 +96,11 @@ def _template(name: str) -> str:
     return (folder / name).read_text(encoding="utf-8")
 
 
-def cluster_trust(answers: Answers) -> ByKey | ByIdentity:
-    """Return who signs, as clusters verify it."""
+def cluster_trust(answers: Answers, root: str | None = None) -> ByKey | ByIdentity:
+    """Return who signs, as clusters verify it, by the Secret with the root of your own Sigstore if there is one."""
     if answers.keyless:
-        return ByIdentity(((f"^{re.escape(ISSUER)}$", answers.place.pattern(answers.signers)),))
+        issuer = re.escape(answers.place.issuer).replace(r"\-", "-")
+        return ByIdentity(((f"^{issuer}$", answers.place.pattern(answers.signers)),), root)
     return ByKey("flux-manifests-keys", ())
 
 
@@ -147,6 +150,7 @@ def _filled(shipped: str, answers: Answers, config: Config) -> str:
         f"branches: [{place.branch}]",
         f"approval: {answers.approval}",
         f"paths: [{''.join(f'{overlay}/**, ' for overlay in overlays)}",
+        f"issuer: {place.issuer}",
     )
     names = dict(zip(_NAMES, own, strict=True))
     text = _FOR_READERS.sub("", _template(shipped))
@@ -165,7 +169,8 @@ def _filled(shipped: str, answers: Answers, config: Config) -> str:
 def _objects(answers: Answers, artifact: Artifact, path: str) -> str:
     known = answers.migration.oldest(artifact.name) if answers.migration else answers.version
     home, settings = answers.home, artifact.sync or SyncSettings()
-    sync = Sync(artifact.channel, known, home, path, cluster_trust(answers), settings)
+    root = f"{settings.name}-trusted-root" if artifact.trust_config else None
+    sync = Sync(artifact.channel, known, home, path, cluster_trust(answers, root), settings)
     told = f"# For clusters that follow {artifact.name}: kubectl apply -f {answers.objects}/{artifact.name}\n"
     told += "# No Kustomization applies this file: when it changes, apply it to each of them again, one first.\n"
     if answers.waves:
@@ -173,11 +178,14 @@ def _objects(answers: Answers, artifact: Artifact, path: str) -> str:
     return told + sync.to_yaml()
 
 
-def other_registries(artifacts: Iterable[Artifact]) -> tuple[str, ...]:
-    """Return the hosts of the registries at which runs need a login, if the configuration names none itself."""
+def other_registries(artifacts: Iterable[Artifact], place: GitHubPlace) -> tuple[str, ...]:
+    """Return the hosts of the registries at which runs need a login, if the configuration names none itself.
+
+    The job's own token is one at ghcr.io, if it is github.com's.
+    """
     places = [(it.channel.repository, it) for it in artifacts]
     hosts = [(at.host, it.credentials.push) for at, it in places if isinstance(at, OciRepository)]
-    is_needed = any(host != "ghcr.io" and known is None for host, known in hosts)
+    is_needed = any(known is None and (host != "ghcr.io" or not place.is_public) for host, known in hosts)
     return tuple(sorted({host for host, _ in hosts})) if is_needed else ()
 
 

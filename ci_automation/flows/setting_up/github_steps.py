@@ -21,7 +21,7 @@ _ONE = "CHANNEL"  # the placeholder for one of several channels
 
 def left_in_settings(answers: Answers, registries: Sequence[str]) -> Iterator[str]:
     """Yield the settings of the repository."""
-    at, branch, api = _page(answers), answers.place.branch, f"gh api{_host(answers)} --silent"
+    at, branch, api = _page(answers), answers.place.branch, f"gh api{of_host(answers)} --silent"
     repository = f"repos/{answers.place.repository}"
     if not answers.by_run:
         allowed = f"{api} -X PUT {repository}/actions/permissions/workflow -F can_approve_pull_request_reviews=true"
@@ -46,7 +46,7 @@ def _gate(answers: Answers, page: str) -> str:
             f"long as it has none. GitHub Free has no environments in private repositories: leave it out there. {page}"
             f"\n{chain(_environment(answers, ENVIRONMENT))}"
         )
-    you = f"$(gh api{_host(answers)} user --jq .id)"
+    you = f"$(gh api{of_host(answers)} user --jq .id)"
     reviewers = f'"reviewers": [{{"type": "User", "id": \'{you}\'}}],\n  '
     return (
         f"{made} with required reviewers, for the branch {answers.place.branch} alone. The command names you, and no "
@@ -77,7 +77,7 @@ def _with_keys(answers: Answers, at: str) -> str:
 
 def _environment(answers: Answers, name: str, reviewers: str = "") -> tuple[str, ...]:
     """Return the commands that make an environment for the default branch alone."""
-    api, at = f"gh api{_host(answers)} --silent", f"repos/{answers.place.repository}/environments/{name}"
+    api, at = f"gh api{of_host(answers)} --silent", f"repos/{answers.place.repository}/environments/{name}"
     policy = '"deployment_branch_policy": {"protected_branches": false, "custom_branch_policies": true}'
     return (
         f"echo '{{{reviewers}{policy}}}' |\n  {api} -X PUT {at} --input -",
@@ -150,8 +150,8 @@ def left_for_first_digests(answers: Answers) -> Iterator[str]:
 
 
 def _writable(answers: Answers, channels: Iterable[Reference], when: str) -> Iterator[str]:
-    """Yield how runs may write to packages; one that the workflow makes lets its repository do so."""
-    one_each = {it.repository: it for it in filter(is_at_ghcr, channels)}
+    """Yield how runs may write to packages by their own token; one that the workflow makes lets its repository."""
+    one_each = {it.repository: it for it in filter(is_at_ghcr, channels) if answers.place.is_public}
     for channel in one_each.values():
         yield (
             f"If {when}, give {answers.place.repository} the role Write under Manage Actions access; the workflow's "
@@ -188,16 +188,15 @@ def _page(answers: Answers) -> str:
     return f"{answers.place.server}/{answers.place.repository}/settings"
 
 
-def _host(answers: Answers) -> str:
-    """Return the option of `gh api` for another server than github.com."""
-    host = answers.place.server.partition("://")[2]
-    return "" if host == "github.com" else f" --hostname {host}"
+def of_host(answers: Answers) -> str:
+    """Return the option of `gh api` and `gh auth` for another server than github.com."""
+    return "" if answers.place.is_public else f" --hostname {answers.place.host}"
 
 
 def _in(answers: Answers) -> str:
     """Return the option of other commands of `gh` for the repository."""
-    host = answers.place.server.partition("://")[2]
-    return f"-R {answers.place.repository}" if host == "github.com" else f"-R {host}/{answers.place.repository}"
+    host = "" if answers.place.is_public else f"{answers.place.host}/"
+    return f"-R {host}{answers.place.repository}"
 
 
 def package_page(channel: Reference) -> str:

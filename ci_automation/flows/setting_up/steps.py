@@ -21,6 +21,7 @@ from ci_automation.flows.setting_up.github_steps import (
     is_at_ghcr,
     left_for_first_digests,
     left_in_settings,
+    of_host,
     package_page,
 )
 from ci_automation.flows.setting_up.todo import CAREFUL, DECIDE, LAST, chain, in_clusters
@@ -37,7 +38,7 @@ _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
 _LOGINS = {"secretRef", "serviceAccountName", "provider"}  # of an OCIRepository
 _EACH = ": each follows one channel, since the objects of all have the same names"
 _EITHER = ": click, or paste the commands"
-_LOOK, _DOCTOR = "Look in this clone for what is missing.", "GITHUB_TOKEN=$(gh auth token) flux-manifests doctor"
+_LOOK = "Look in this clone for what is missing."
 
 
 def left_to_do(answers: Answers, config: Config, declined: Sequence[str], stale: Sequence[str]) -> dict[str, list[str]]:
@@ -48,12 +49,13 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str], stale:
     """
     is_paused = config.find(answers.first[0]).paused
     sections: dict[str, Iterable[str]] = {
+        f"First: what {answers.place.host} needs": _on_other_server(answers, config),
         "First: which channels exist": _asked(answers),
         DECIDE: _to_decide(answers, config),
         "The action, once for your organisation": _action(answers),
         "Files": _files(answers, config, declined),
         f"Settings of {answers.place.repository}, by an administrator{_EITHER}": left_in_settings(
-            answers, other_registries(config.artifacts)
+            answers, other_registries(config.artifacts, answers.place)
         ),
         f"First digests, each approved by {'its code' if answers.by_code else 'a reviewer'}{_EITHER}": (
             left_for_first_digests(answers)
@@ -96,6 +98,25 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number > 1 else ''}"
 
 
+def _on_other_server(answers: Answers, config: Config) -> Iterator[str]:
+    """Yield how runs sign and where they publish on a GitHub Enterprise Server."""
+    if answers.place.is_public:
+        return
+    page = f"{answers.docs}/guides/logins.md#github-enterprise-server"
+    if answers.keyless and not config.find(answers.first[0]).trust_config:
+        yield (
+            f"The public Sigstore does not know {answers.place.host}, so no run can sign keyless. Sign with a key: "
+            "`flux-manifests setup --signing key`. Or use your own Sigstore: write `trustConfig: FILE` below "
+            f"`defaults` of {CONFIGURATION}, and run `flux-manifests setup`: {page}"
+        )
+    new = [it for name, it in answers.channels.items() if is_at_ghcr(it) and not answers.has(name)]
+    for repository in dict.fromkeys(it.repository for it in new):
+        yield (
+            f"Choose the registry, since no token of {answers.place.host} is a login at ghcr.io. For another, write "
+            f"its address in place of {repository} in {CONFIGURATION}, and run `flux-manifests setup`."
+        )
+
+
 def _asked(answers: Answers) -> Iterator[str]:
     """Yield what lets the registry say which channels it has, if it did not."""
     silent = dict.fromkeys(it.repository for name, it in answers.channels.items() if answers.tags[name] is None)
@@ -113,7 +134,7 @@ def _asked(answers: Answers) -> Iterator[str]:
 def _to_decide(answers: Answers, config: Config) -> Iterator[str]:
     """Yield what changes the rest of the list, or what clusters get."""
     page = f"{answers.docs}/guides/action.md#a-private-repository-without-github-enterprise"
-    if not answers.by_code:
+    if answers.place.is_public and not answers.by_code:
         yield (
             f"If {answers.place.repository} is private, and you have no GitHub Enterprise, no reviewer can approve the "
             "runs below. Then run `flux-manifests setup --approval code`, so that a code does, or make it public: "
@@ -250,4 +271,5 @@ def _later(answers: Answers, stale: Iterable[str], *, is_paused: bool) -> Iterat
             f"{CAREFUL}only when all clusters {moved}verify, delete `paused: true` below `name: {name}` in "
             f"{CONFIGURATION}, and bring that to {answers.place.branch}. The next run publishes the newest patch."
         )
-    yield f"{_LOOK} If something fails: {answers.docs}/guides/troubleshooting.md\n{_DOCTOR}"
+    doctor = f"GITHUB_TOKEN=$(gh auth token{of_host(answers)}) flux-manifests doctor"
+    yield f"{_LOOK} If something fails: {answers.docs}/guides/troubleshooting.md\n{doctor}"

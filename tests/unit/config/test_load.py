@@ -36,6 +36,7 @@ from ci_automation.policy.model import Action, MinorStep, Period, Policy, Signat
 from ci_automation.policy.ranges import Range
 from tests.unit.config.texts import FULL, MINIMAL
 
+ISSUER = "https://token.actions.githubusercontent.com"
 FILE = "flux.yaml"
 DAY = timedelta(days=1)
 GROUPED = "version: 1\ndefaults: {approval: {via: pull-request}}\nartifacts:\n"
@@ -506,6 +507,22 @@ class TestWhatIsWrong:
             pytest.param("verify: {issuer: x}", "an identity and its issuer go together", id="an issuer alone"),
             pytest.param("verify: {identity: x, identityRegexp: ^y$, issuer: z}", "not both", id="two identities"),
             pytest.param("verify: {identity: x, issuer: z, publicKey: k}", "or an identity", id="both kinds"),
+            pytest.param(
+                f"verify: {{identity: https://ghe.acme.com/a/b/.github/workflows/flux.yaml@x, issuer: {ISSUER}}}",
+                "https://ghe.acme.com with github.com's issuer: an Enterprise Server has its own, "
+                "https://ghe.acme.com/_services/token",
+                id="an Enterprise Server with the issuer of github.com",
+            ),
+            pytest.param(
+                f"verify: {{identityRegexp: '^https://ghe\\.acme\\.com/a/b.*$', issuer: {ISSUER}/acme}}",
+                "https://ghe.acme.com with github.com's issuer",
+                id="a pattern of an Enterprise Server",
+            ),
+            pytest.param(
+                "verify: {identity: https://github.com/a/b, issuer: https://ghe.acme.com/_services/token}",
+                f"https://github.com with the issuer of an Enterprise Server: github.com's is {ISSUER}",
+                id="github.com with the issuer of an Enterprise Server",
+            ),
             pytest.param("verify: {publicKey: []}", "publicKey: must not be empty", id="no key"),
             pytest.param("verify: {publicKey: 'awskms:///x'}", "`public-key` prints that of a KMS", id="a KMS's half"),
             pytest.param("verify: {identityRegexp: ^a|b$, issuer: z}", "Write ^(?:^a|b$)$", id="half anchored"),
@@ -519,6 +536,20 @@ class TestWhatIsWrong:
     )
     def test_what_does_not_go_together_in_signing_and_trust_is_told(self, line: str, problem: str) -> None:
         assert any(problem in told for told in problems(with_artifact(line)))
+
+    @pytest.mark.parametrize(
+        "verify",
+        [
+            f"identity: https://github.com/a/b, issuer: {ISSUER}/acme",
+            f"identityRegexp: '^https://(github|x)\\.com/a$', issuer: {ISSUER}",
+            "identity: https://ghe.acme.com/a/b, issuer: https://ghe.acme.com/_services/token",
+            "identity: https://gitlab.com/a/b, issuer: https://gitlab.com",
+            f"identity: a@acme.com, issuer: {ISSUER}",
+        ],
+    )
+    def test_an_issuer_that_may_be_that_of_the_identity_is_taken(self, verify: str) -> None:
+        (artifact,) = parsed(with_artifact(f"verify: {{{verify}}}")).artifacts
+        assert artifact.verify.issuer
 
     @pytest.mark.parametrize(
         ("line", "problem"),

@@ -584,6 +584,18 @@ def test_without_a_repository_no_subject_is_checked() -> None:
     assert found(texts(DISPATCH), ONE + verify("other"), None) == []
 
 
+def test_an_enterprise_server_has_an_issuer_of_its_own() -> None:
+    place = GitHubPlace("acme/fleet", server="https://ghe.acme.com")
+    config, own = CONSUMERS[1], f"issuer: {place.issuer}"
+    of_server = {
+        name: it.replace("https://github.com/", "https://ghe.acme.com/") for name, it in texts(CONSUMERS).items()
+    }
+    (told,) = found(of_server, config, place)
+    assert "consumers.yaml" in told
+    assert "trusts an identity of https://ghe.acme.com with github.com's issuer: an Enterprise Server has its" in told
+    assert found({name: it.replace(f"issuer: {ISSUER}", own) for name, it in of_server.items()}, config, place) == []
+
+
 def test_a_configuration_that_trusts_another_repository_is_one_problem_of_all_jobs() -> None:
     files = texts(({"flux.yaml": "flux.yaml", "preview.yaml": "preview.yaml"}, ""))
     files["flux.yaml"] = files["flux.yaml"].replace(NAMED, "")
