@@ -138,6 +138,12 @@ def bootstrapped_folders(top: Path) -> list[str]:
     return sorted({str(it.parent) for it in listed if it.name == SYNC and (top / it).is_file()})
 
 
+def updates_images(top: Path) -> bool:
+    """Return whether a file of the clone has an ImageUpdateAutomation, its definition, or the flag that adds both."""
+    found = "kind: ImageUpdateAutomation|components-extra:.*image-automation-controller"
+    return bool(git(top, "grep", "--untracked", "-lE", found, "--", "*.yaml", "*.yml"))
+
+
 def free_folder(top: Path, *usual: str) -> str | None:
     """Return the first of these folders that no Kustomization of `flux bootstrap` applies.
 

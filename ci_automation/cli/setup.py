@@ -13,7 +13,15 @@ from msgspec.structs import asdict, replace
 
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.cli.clone import after_change, default_branch, free_folder, require_own, top_of, written_at
+from ci_automation.cli.clone import (
+    after_change,
+    default_branch,
+    free_folder,
+    require_own,
+    top_of,
+    updates_images,
+    written_at,
+)
 from ci_automation.cli.output import confirmed, print_aside, print_json, print_parts, print_text
 from ci_automation.cli.parameters import HeadedCommand, details_option
 from ci_automation.cli.places import tags_beside
@@ -240,6 +248,7 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
             again=command_again(channels, said),
             has_key=written_at(top / PUBLIC_KEY) is not None,
             has_approve=bool(actions_of(signers[1] or "")),
+            has_bot=updates_images(top),
             moving=moving,
         )
         for its in own

@@ -71,6 +71,26 @@ def test_the_settings_are_made_by_the_commands(left: Callable[..., list[str]], t
     assert (only["type"], only["parameters"]["required_approving_review_count"]) == ("pull_request", 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        ("kind: ImageUpdateAutomation", True),
+        ("    flags: {components-extra: [image-reflector-controller, image-automation-controller]}", True),
+        ("  - {kind: ServiceAccount, name: image-automation-controller} # in each gotk-components.yaml", False),
+    ],
+)
+def test_the_rule_says_what_to_do_about_a_bot_that_pushes_to_the_branch(
+    left: Callable[..., list[str]], tmp_path: Path, text: str, *, is_told: bool
+) -> None:
+    (tmp_path / "apps").mkdir()
+    (tmp_path / "apps/images.yaml").write_text(f"{text}\n")
+    (rule,) = (it for it in left("staging") if "Protect main" in it)
+    told = "It stops ImageUpdateAutomation, which this repository has, from pushing there. First give that a branch"
+    assert (told in rule) is is_told
+    page = "/docs/guides/action.md#bots-that-push-to-the-default-branch"
+    assert rule.endswith(page if told in rule else "acme/fleet/settings/rules")
+
+
 def test_each_channel_with_a_key_gets_its_environment_and_secrets_by_the_commands(
     left: Callable[..., list[str]], tmp_path: Path
 ) -> None:

@@ -129,8 +129,8 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
     Where `by_code`, a code lets a person approve an operation, for want of reviewers.
     `action` is the repository with the action, with its commit after an @ if it is not the one of the shipped files;
     runs are at the commit `pin`. `again` is the command that runs `setup` with these answers. The clone `has_key` if a
-    public key is there, and `has_approve` if a workflow approve.yaml takes the action. The clusters in `moving` are
-    those of all families that come from Git.
+    public key is there, `has_approve` if a workflow approve.yaml takes the action, and `has_bot` if Flux pushes new
+    tags of images. The clusters in `moving` are those of all families that come from Git.
     """
 
     place: GitHubPlace
@@ -142,6 +142,7 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
     again: str
     has_key: bool
     has_approve: bool
+    has_bot: bool
     moving: tuple[str, ...]
 
     @property

@@ -29,7 +29,8 @@ def left_in_settings(answers: Answers, registries: Sequence[str]) -> Iterator[st
     yield _gate(answers, f"{at}/environments/new")
     yield (
         f"Protect {branch} with a rule that asks for a pull request with a review, since a person who may push a "
-        f"workflow there can sign anything: {at}/rules\n{_rule(branch)} |\n  {api} {repository}/rulesets --input -"
+        f"workflow there can sign anything: {at}/rules{_for_bots(answers)}\n{_rule(branch)} |\n"
+        f"  {api} {repository}/rulesets --input -"
     )
     if registries:
         yield _login(answers, at, registries)
@@ -92,6 +93,13 @@ echo '{{"name": "{ENVIRONMENT}", "target": "branch", "enforcement": "active",
   "rules": [{{"type": "pull_request", "parameters": {{"required_approving_review_count": 1,
     "require_last_push_approval": true, "require_code_owner_review": false,
     "dismiss_stale_reviews_on_push": false, "required_review_thread_resolution": false}}}}]}}'"""
+
+
+def _for_bots(answers: Answers) -> str:
+    """Return what the rule means for Flux where it pushes to the branch."""
+    stopped = "It stops ImageUpdateAutomation, which this repository has, from pushing there. First give that a branch"
+    page = f"{answers.docs}/guides/action.md#bots-that-push-to-the-default-branch"
+    return f". {stopped} of its own, or let some paths alone need a review: {page}" if answers.has_bot else ""
 
 
 def _login(answers: Answers, at: str, registries: Sequence[str]) -> str:
