@@ -110,6 +110,28 @@ def test_each_channel_with_a_key_gets_its_environment_and_secrets_by_the_command
         assert password.words == ("secret", "set", "COSIGN_PASSWORD", *to)  # it asks
 
 
+@pytest.mark.parametrize(
+    ("options", "tags", "tools"),
+    [
+        ((), (), "git, gh, kubectl"),
+        (("--signing", "key"), (), "git, gh, kubectl, cosign"),
+        ((), None, "git, gh, kubectl, docker"),
+    ],
+    ids=["keyless", "key", "a registry that is silent"],
+)
+def test_the_list_begins_with_the_programs_that_its_commands_need(
+    left: Callable[..., list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    tags: tuple[str, ...] | None,
+    tools: str,
+) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: tags)
+    assert left("staging", *options)[0] == f"You need: {tools}."
+    assert f"\n\nYou need: {tools}.\n\nDecide first: " in head(tmp_path)
+
+
 def test_a_failure_ends_the_commands(left: Callable[..., list[str]], tmp_path: Path) -> None:
     listed = left("staging", "--signing", "key")
     with pytest.raises(subprocess.CalledProcessError):
@@ -161,11 +183,11 @@ def test_an_enterprise_server_has_its_own_issuer_and_begins_with_what_it_needs(
         assert f"issuer: {issuer}\n" in config.read_text()
         assert "token.actions.githubusercontent.com" not in written
         assert f"^{re.escape(issuer)}$" in written.replace("\\\\", "\\")
-        assert listed[2:4] == ["First: what ghe.acme.com needs", ""]
+        assert listed[4:6] == ["First: what ghe.acme.com needs", ""]
     assert (
-        "1. The public Sigstore does not know ghe.acme.com, so no run can sign keyless. Sign with a key: " in listed[4]
+        "1. The public Sigstore does not know ghe.acme.com, so no run can sign keyless. Sign with a key: " in listed[6]
     )
-    assert "2. Choose the registry, since no token of ghe.acme.com is a login at ghcr.io. For another, " in listed[5]
+    assert "2. Choose the registry, since no token of ghe.acme.com is a login at ghcr.io. For another, " in listed[7]
     assert "registry-username" in flux.read_text()
     assert any("Give runs a login at ghcr.io: " in it for it in listed)
     capsys.readouterr()
@@ -180,7 +202,7 @@ def test_an_enterprise_server_with_a_key_and_a_registry_of_its_own_needs_no_choi
     left: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     listed = left("staging", "--signing", "key", server=ENTERPRISE)
-    assert "1. Choose the registry, " in listed[4]
+    assert "1. Choose the registry, " in listed[6]
     config = tmp_path / ".github/flux-manifests.yaml"
     config.write_text(config.read_text().replace("oci://ghcr.io/acme/flux-manifests", "oci://registry.acme.com/flux"))
     listed = left("--yes", server=ENTERPRISE)
@@ -215,7 +237,7 @@ def test_a_private_repository_is_told_that_a_code_approves(
     without = left("staging", "production", "--signing", signing)
     assert not any(TERMINAL in it for it in without) or signing == "key"
     assert "Decide first: steps 1, 2." in head(tmp_path)
-    ((command,),) = [re.findall(r"approve the runs below\. Then run `flux-manifests (.*?)`", without[4])]
+    ((command,),) = [re.findall(r"approve the runs below\. Then run `flux-manifests (.*?)`", without[6])]
     assert command == "setup --approval code"
     listed = left(*command.split()[1:], "--yes")
     told = "\n".join(listed)

@@ -254,7 +254,7 @@ def test_forty_clusters_have_few_boxes_and_each_its_name(clone: Path, left: Call
     steps = [it for it in listed if re.match(r"\d+\. ", it)]
     assert len(steps) <= MOST
     assert set(re.findall(r"\w+-\d\d\b", "\n".join(steps))) == {"staging-00"}  # whose files the artifact takes over
-    decided, careful = listed[0].split(". Be careful with ")
+    decided, careful = listed[2].split(". Be careful with ")
     assert decided == "Decide first: steps 1, 2"
     marked = [it.partition(". ")[0] for it in steps if ". Careful: " in it]
     assert (careful.partition(":")[0], len(marked)) == (", ".join(marked), 3)  # prune twice, and the pause

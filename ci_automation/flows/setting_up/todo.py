@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 TODO = ".github/flux-manifests.todo.md"
 DECIDE, LAST = "Decide first", "At last"
 CAREFUL = "Careful: "  # begins a step that can hurt clusters when it is done too early, or not at all
+_TOOLS = ("git", "gh", "kubectl", "flux", "cosign", "docker")
+_CALLED = re.compile(rf"(?:^|[(|&;{{!]|\bdo)\s*({'|'.join(_TOOLS)}) ", re.MULTILINE)
 _STEP = re.compile(r"^- \[([ xX])\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
 _MODEL = re.compile(  # one of several folders with the same files, and how many they are
     r"(?<=has the files of )\S+|(?<=\"\$made\"\) )\S+|"
@@ -111,13 +113,15 @@ def _numbered(left: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str
 
 
 def _first_look(sections: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """Return the line that says which steps to read first."""
+    """Return the lines that say which programs the commands need, and which steps to read first."""
     steps = [(title, *it.partition(". ")[::2]) for title, there in sections for it in there]
+    called = {tool for _, _, text in steps for tool in _CALLED.findall(text.partition("\n")[2])}
     decided = [number for title, number, _ in steps if title == DECIDE]
     careful = [number for _, number, text in steps if text.startswith(CAREFUL)]
     first = f"{DECIDE}: step{'s' if decided[1:] else ''} {', '.join(decided)}." if decided else ""
     marked = f"Be careful with {', '.join(careful)}: too early or forgotten, they hurt clusters." if careful else ""
-    return " ".join(filter(None, (first, marked)))
+    needed = f"You need: {', '.join(it for it in _TOOLS if it in called)}."
+    return "\n\n".join(filter(None, (needed, " ".join(filter(None, (first, marked))))))
 
 
 def _fenced(step: str) -> str:
