@@ -52,8 +52,8 @@ REFERRED = {  # by its number in the tutorial
     r"\| (\d+) \| leaves only": "delete Flux from their folders",
     r"\| (\d+) \| looks whether": "Let Git apply the rest",
     r"\| (\d+) \| lets Git delete": "set `prune: true`",
-    r"Steps (\d+) and \d+ need": "delete Flux from their folders",
-    r"Steps \d+ and (\d+) need": "set `prune: true`",
+    r"Steps (\d+) and \d+ open": "delete Flux from their folders",
+    r"Steps \d+ and (\d+) open": "set `prune: true`",
     r"so step (\d+) moves one": "Move one cluster.",
     r"After step (\d+) of a channel": "set `prune: true`",
     r"Step (\d+) ends that": "delete `paused: true`",
@@ -189,7 +189,7 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
     terminal = Terminal(clone)
     git(clone, "add", ".")
     git(clone, "commit", "-qm", "as flux bootstrap leaves it")
-    setup, follows, _ = blocks("sh")
+    setup, _ = blocks("sh")
     listed = left(*setup.split()[1:])
     assert "\n".join(listed) + "\n" == blocks("text")[1]
     assert blocks("yaml") == [config(clone).partition("\n")[2]]
@@ -215,8 +215,7 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
         assert terminal.run(move) == moves(clusters[0], channel)
         every = [call for cluster in clusters for call in moves(cluster, channel)]
         assert terminal.run(move.replace("MOST=1", "MOST=999")) == every
-        for _ in range(2):
-            terminal.run(of_channel("delete Flux from their folders"))
+        assert terminal.run(of_channel("delete Flux from their folders")) == ["gh pr create --fill"]
         for cluster in clusters:
             folder = clone / f"clusters/{cluster}/flux-system"
             assert sorted(it.name for it in folder.iterdir()) == ["gotk-sync.yaml", "kustomization.yaml"]
@@ -225,15 +224,15 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
         assert terminal.run(resumed) == []  # main has Flux still
         git(clone, "update-ref", "-d", "refs/remotes/origin/main")
         assert terminal.run(resumed.replace("-q origin", "-q nowhere")) == []  # git does not know what main has
-        terminal.merge(follows.replace("staging", channel))
+        terminal.merge("")
         if channel != "stable":  # of the others Git has a folder to compare with
             assert any(it.startswith(f"Clusters of {channel}") for it in left(*THREE, "--yes"))
             assert GOAL in (clone / ".github/flux-manifests.todo.md").read_text()
         assert terminal.run(resumed) == [call for cluster in clusters for call in resumes(cluster)]
-        terminal.run(of_channel("set `prune: true`"))
+        terminal.run(f"date() {{ echo {channel}; }}\n{of_channel('set `prune: true`')}")  # not of the same second
         assert all("prune: true" in sync_of(cluster) for cluster in clusters)
         assert not (clone / f"flux-manifests/{channel}/clusters.txt").exists()
-        terminal.merge(follows.replace("staging", f"{channel}-prunes"))
+        terminal.merge("")
         assert not any(it.startswith("Clusters of") and f"of {channel}," in it for it in left(*THREE, "--yes"))
         goal = GOAL if channel != "stable" else "\n- Your clusters take"
         assert goal in (clone / ".github/flux-manifests.todo.md").read_text()
@@ -242,6 +241,31 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
     assert not any("gotk" in it for it in ordinary)
     terminal.run(block(ordinary, "Commit the files"))  # of a later run, in the same clone
     assert terminal.code == 0
+
+
+def test_a_request_is_for_the_branch_as_it_is_merged(clone: Path, left: Callable[..., list[str]]) -> None:
+    bootstrap(clone, "clusters/staging/flux-system")
+    terminal = Terminal(clone)
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "as flux bootstrap leaves it")
+    listed = left("setup", "staging", "--action", "acme/ci-automation")
+    git(clone, *terminal.urls, "push", "-q", "origin", "main")
+    terminal.run(block(listed, "Commit the files"))
+    git(clone, "branch", "requested")
+    git(clone, "switch", "-q", "main")
+    git(clone, "merge", "-q", "--squash", "requested")
+    git(clone, "commit", "-qm", "squashed")
+    git(clone, *terminal.urls, "push", "-q", "origin", "main")
+    git(clone, "switch", "-q", "requested")
+    path = clone / CONFIG
+    path.write_text(path.read_text().replace("version: 1\n", "version: 1 # ours\n"))
+    fake = "date() { echo later; }\n"
+    assert terminal.run(fake + block(listed, "delete `paused: true`")) == ["gh pr create --fill"]
+    changed = ["git", "-C", str(clone), "log", "--format=%s", "--name-only", "main..signed-flux-later"]
+    assert subprocess.check_output(changed, text=True).split("\n\n") == [
+        "Let clusters follow signed artifacts",
+        f"{CONFIG}\n",
+    ]
 
 
 def test_forty_clusters_have_few_boxes_and_each_its_name(clone: Path, left: Callable[..., list[str]]) -> None:

@@ -38,6 +38,8 @@ _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
 _LOGINS = {"secretRef", "serviceAccountName", "provider"}  # of an OCIRepository
 _EACH = ": each follows one channel, since the objects of all have the same names"
 _EITHER = ": click, or paste the commands"
+_BRANCH = "git switch -c signed-flux-$(date +%s)"
+_REQUEST = ("git push -u origin HEAD", "gh pr create --fill")
 _LOOK = "Look in this clone for what is missing."
 
 
@@ -71,7 +73,19 @@ def left_to_do(answers: Answers, config: Config, declined: Sequence[str], stale:
         ),
         LAST: _later(answers, stale, is_paused=is_paused),
     }
-    return {title: steps for title, found in sections.items() if (steps := [*found])}
+    return {
+        title: [_requested(answers, it) for it in steps] for title, found in sections.items() if (steps := [*found])
+    }
+
+
+def _requested(answers: Answers, step: str) -> str:
+    """Return a step that brings something to the default branch with the commands of a pull request for that."""
+    branch, (text, _, changes) = answers.place.branch, step.partition("\n")
+    if f"bring that to {branch}." not in text:
+        return step
+    commit = 'git commit -m "Let clusters follow signed artifacts"'
+    commands = ("git add .github", f"git fetch -q origin {branch}", f"{_BRANCH} FETCH_HEAD", commit, *_REQUEST)
+    return f"{text}\n{chain(filter(None, (changes, *commands)))}"
 
 
 def at_the_end(families: Sequence[Answers]) -> str:
@@ -211,11 +225,10 @@ def _files(answers: Answers, config: Config, declined: Sequence[str]) -> Iterato
 def _commit(answers: Answers, config: Config) -> str:
     written = (".github", answers.objects, *overlays_of(config), *(() if answers.keyless else (PUBLIC_KEY,)))
     commands = (
-        "git switch -c signed-flux-$(date +%s)",
+        _BRANCH,
         f"git add {' '.join(written)}",
         'git commit -m "Let signed artifacts carry Flux"',
-        "git push -u origin HEAD",
-        "gh pr create --fill",
+        *_REQUEST,
     )
     return (
         f"Commit the files, and bring them to {answers.place.branch}. Runs fail until a channel has its first signed "
