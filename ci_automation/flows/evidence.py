@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MAX_REPORT_BYTES = 4 << 20
 _INSTALLED = "Installed"
+_SAID = 80  # characters of a word of a report that a message repeats
 
 
 class InvalidReport(UsageError):
@@ -37,7 +38,7 @@ class InvalidReport(UsageError):
     hint = "Write it with `kubectl -n flux-system get fluxreport/flux -o json`."
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"it is not a FluxReport: {reason}")
+        super().__init__(f"it is not a FluxReport: {reason[: 2 * _SAID]}")
 
 
 class FluxReport(Struct, frozen=True):
@@ -79,10 +80,12 @@ class _Object(Struct, tag_field="kind", tag="FluxReport"):
     @property
     def report(self) -> FluxReport:
         spec, of = self.spec, self.spec.distribution
-        problems = [] if of.status == _INSTALLED else [f"the distribution is {of.status[:80]!r}, not {_INSTALLED}"]
-        problems += [f"{it.name[:80]!r} is not ready" for it in spec.components if not it.ready]
-        problems += [f"{it.stats.failing} of kind {it.kind[:80]!r} fail" for it in spec.reconcilers if it.stats.failing]
-        return FluxReport(of.version if isinstance(of.version, str) else "", tuple(problems), len(spec.components))
+        problems = [] if of.status == _INSTALLED else [f"the distribution is {of.status[:_SAID]!r}, not {_INSTALLED}"]
+        problems += [f"{it.name[:_SAID]!r} is not ready" for it in spec.components if not it.ready]
+        failing = (it for it in spec.reconcilers if it.stats.failing)
+        problems += [f"{it.stats.failing} of kind {it.kind[:_SAID]!r} fail" for it in failing]
+        version = of.version[:_SAID] if isinstance(of.version, str) else ""
+        return FluxReport(version, tuple(problems), len(spec.components))
 
 
 def parse_reports(data: bytes) -> tuple[FluxReport, ...]:

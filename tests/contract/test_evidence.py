@@ -169,6 +169,15 @@ def test_a_report_must_be_well_and_of_that_version(
     assert words in word.reason
 
 
+@pytest.mark.parametrize("value", [report("v" * 300_000), {"kind": "x" * 300_000}], ids=["version", "kind"])
+def test_no_word_of_a_report_without_end_is_told(tmp_path: Path, value: object) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(value))
+    word = Report(path).look(V)
+    assert word.decision is Decision.WAIT
+    assert len(word.reason) < len(str(path)) + 300
+
+
 def test_a_report_that_is_not_there_is_no_yes(tmp_path: Path) -> None:
     word = Report(tmp_path / "report.json").look(V)
     assert word.decision is Decision.WAIT
