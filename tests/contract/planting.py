@@ -34,6 +34,12 @@ def forget_records(world: World, digest: Digest) -> None:
         del repository.manifests[referrer.digest]
 
 
+def lose_contents(world: World, digest: Digest) -> None:
+    """Let the files of an artifact vanish, whose manifest stays."""
+    repository = world.registry.repositories[str(CHANNEL.repository)]
+    del repository.blobs[world.registry.manifest(CHANNEL.at_digest(digest)).layers[0].digest]
+
+
 def delete_channel(world: World) -> None:
     """Let the channel's tag vanish."""
     del world.registry.repositories[str(CHANNEL.repository)].tags[str(CHANNEL.tag)]

@@ -30,7 +30,16 @@ from ci_automation.registry.port import NotFound
 from ci_automation.report.rollback import rollback_parts
 from ci_automation.signing.signer import KeySigner
 from tests.contract.interference import kill_at
-from tests.contract.planting import at, attach_junk, delete_channel, forget_records, forget_signature, made, plant
+from tests.contract.planting import (
+    at,
+    attach_junk,
+    delete_channel,
+    forget_records,
+    forget_signature,
+    lose_contents,
+    made,
+    plant,
+)
 from tests.contract.rolled_back import AUTO, OURS, back, grown, kill_after_the_move, killed_after_the_move
 from tests.contract.test_placement import HOUR, SMALLER, STAGING, change_overlay, later, point
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
@@ -156,6 +165,13 @@ class TestTheWayBack:
         point(world, tagged(world, OLD))
         assert back(world, str(MINOR)).signs
         assert verify_channel(CHANNEL, world.ports(), intent()).problem is None
+
+    def test_leads_from_contents_that_were_deleted(self, world: World) -> None:
+        last = at(world)
+        point(world, tagged(world, OLD))
+        lose_contents(world, at(world))
+        assert back(world, str(MINOR)).puts_back
+        assert (at(world), holds(world)) == (last, [])
 
     def test_leads_from_other_content_of_the_same_version(self, world: World) -> None:
         before = at(world)

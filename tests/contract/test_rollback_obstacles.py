@@ -14,6 +14,7 @@ from ci_automation.flows.apply import apply
 from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
 from ci_automation.flows.planning.plan import make_plan
+from ci_automation.flows.publication.leaving import NotBack
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.publication.tags import ImmutableTagTaken, VersionTagTaken
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
@@ -21,7 +22,7 @@ from ci_automation.flows.update import update
 from ci_automation.flows.verify import verify_channel
 from ci_automation.policy.decision import Decision
 from ci_automation.records.attached import TooManyRecords
-from ci_automation.records.ledger import Ledger
+from ci_automation.records.ledger import Ledger, left_at
 from ci_automation.signing.trust import TrustedKeys
 from tests.contract.interference import Killed
 from tests.contract.planting import (
@@ -30,10 +31,12 @@ from tests.contract.planting import (
     attach_junk,
     forget_records,
     forget_signature,
+    lose_contents,
     made,
     plant,
     put_in_place_of_the_list,
 )
+from tests.contract.publishing import publish_text
 from tests.contract.rolled_back import AUTO, OURS, back, grown, kill_after_the_move, version_of
 from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, signing_key
@@ -206,6 +209,34 @@ class TestWhatIsPlanted:
             back(world, str(wanted))
         assert at(world) == wanted
         assert Ledger(world.registry, CHANNEL, OURS).records(wanted)[-1].rolled_back
+
+    @pytest.mark.parametrize("signed", [True, False], ids=["", "unsigned too"])
+    def test_contents_that_were_deleted_are_not_and_the_release_is_held(self, world: World, *, signed: bool) -> None:
+        refused = at(world)
+        lose_contents(world, refused)
+        if not signed:
+            forget_signature(world, refused)
+        shown = back(world)
+        assert (shown.problem, shown.base_version, version_of(world), held(world)) == ("", MINOR, PATCH, [MINOR])
+        assert [it.gate for it in shown.findings.gates] == ["content"]
+        note = left_at(Ledger(world.registry, CHANNEL, OURS).said(refused), f"{CHANNEL}")
+        assert shown.hold
+        assert note == shown.hold.since
+
+    def test_contents_that_were_deleted_let_nobody_go_up(self, world: World) -> None:
+        newest = at(world)
+        back(world)
+        lose_contents(world, at(world))
+        with pytest.raises(NotBack, match=f"{MINOR} is newer than {PATCH}"):
+            propose_rollback(CHANNEL, Wish(str(newest)), world.ports(), intent())
+
+    def test_contents_of_another_tool_that_were_deleted_have_the_version_of_their_record(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        forget_signature(world, publish_text(world, made(MINOR).recipe.components.encode()))
+        update(CHANNEL, world.ports(), intent(adopt=True))
+        lose_contents(world, at(world))
+        assert (back(world, str(OLD)).base_version, held(world)) == (MINOR, [MINOR])
 
     @pytest.mark.parametrize("what", ["target", "present"])
     def test_what_hides_the_holds_on_the_way_is(self, world: World, what: str) -> None:

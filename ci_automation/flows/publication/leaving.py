@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import InvalidManifest, Manifest
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.flows.observe import ChannelMoved, Observed, Placed, look_at
-from ci_automation.flows.planning.base import Contents, read_contents
+from ci_automation.flows.planning.base import Contents, present_version, read_contents
 from ci_automation.flows.publication.placement import place, problem_of, putting_back
 from ci_automation.flows.publication.recording import kept_holds, left_behind, record_of
 from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Hold, still_on
 from ci_automation.records.ledger import HIDING
-from ci_automation.registry.port import NotFound
+from ci_automation.registry.port import ContentMismatch, NotFound
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import Record
     from ci_automation.records.writer import RecordWriter
+
+_LOST = (NotFound, ContentMismatch)  # raised where contents are gone, or damaged
 
 
 class Stray(Struct, frozen=True):
@@ -75,7 +77,7 @@ def put_back_from(observed: Observed, left: Digest, ports: Ports, intent: Intent
     if placed.rolled_back or ((it := placed.record) and it.previous == left and (it.put_back or it.rolled_back)):
         return None
     was = replace(look_at(observed.channel.at_digest(left), ports), channel=observed.channel)
-    version = read_contents(was, ports, intent).version
+    version = present_version(was, ports, intent)
     stray = find_stray(was, version, ports)
     return was if stray and stray.last.digest == observed.digest and stray.last.version >= version else None
 
@@ -162,8 +164,8 @@ def read_present(channel: Reference, ports: Ports) -> Present:
 def read_leaving(present: Present, to: Digest, target: Contents, ports: Ports, intent: Intent) -> Leaving:
     """Return what a channel leaves that goes back to the digest `to`, which has the contents of `target`.
 
-    Without contents that are trusted the version is what signed statements say of the digest, or else the target's: a
-    planted digest must not hold back every version by the number in it.
+    Without contents that are trusted and there, the version is what signed statements say of the digest, or else the
+    target's: a planted digest must not hold back every version by the number in it.
 
     Raises:
         NotBack: the target is newer than what the channel has, and not what it had last before its tag was moved.
@@ -173,10 +175,10 @@ def read_leaving(present: Present, to: Digest, target: Contents, ports: Ports, i
     if present.observed is not None:
         try:
             contents = read_contents(present.observed, ports, intent)
-        except Error:
-            if not problem:
+        except Error as error:
+            if not (problem or isinstance(error, _LOST)):
                 raise
-    version = target.version if problem or contents is None else contents.version
+    version = target.version if problem else _version(present, contents, target.version, ports)
     stray = None if problem else _stray(present, version, target.version, ports)
     if stray and stray.last.digest == to:
         return Leaving(version, contents=contents, stray=stray)
@@ -186,6 +188,15 @@ def read_leaving(present: Present, to: Digest, target: Contents, ports: Ports, i
     if present.observed is not None and not problem:
         leaving = replace(leaving, ours=present.observed.manifest)
     return _with_past(leaving, present, to, target.version, ports, intent)
+
+
+def _version(present: Present, contents: Contents | None, target: Version, ports: Ports) -> Version:
+    """Return the version of a trusted digest: as its contents have it, or where they are lost, as it is said to be."""
+    if contents is not None:
+        return contents.version
+    stated = present.observed.version if present.observed else None
+    said = replace(ports.ledger(present.channel), lenient=True).records(present.digest)
+    return stated or max((it.version for it in said), default=target)
 
 
 def _stray(present: Present, version: Version, target: Version, ports: Ports) -> Stray | None:
