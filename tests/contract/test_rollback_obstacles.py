@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, OCI_INDEX, Manifest
-from ci_automation.artifact.reference import Digest
+from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.flows.apply import apply
 from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
@@ -23,6 +23,7 @@ from ci_automation.flows.verify import verify_channel
 from ci_automation.policy.decision import Decision
 from ci_automation.records.attached import TooManyRecords
 from ci_automation.records.ledger import Ledger, left_at
+from ci_automation.registry import open_registry
 from ci_automation.signing.trust import TrustedKeys
 from tests.contract.interference import Killed
 from tests.contract.planting import (
@@ -43,6 +44,7 @@ from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ci_automation.artifact.tree import Tree
     from ci_automation.flux.version import Version
@@ -222,6 +224,20 @@ class TestWhatIsPlanted:
         note = left_at(Ledger(world.registry, CHANNEL, OURS).said(refused), f"{CHANNEL}")
         assert shown.hold
         assert note == shown.hold.since
+
+    def test_neither_is_a_manifest_that_was_deleted_in_a_folder(self, tmp_path: Path) -> None:
+        world, channel = World(), Reference.parse(f"layout:{tmp_path}:production")
+        ports = replace(world.ports(), registry=open_registry(channel))
+        init(channel, OLD, ports, intent(overlay=OVERLAY))
+        update(channel, ports, intent(policy=AUTO))
+        newest = ports.registry.resolve(channel)
+        assert newest
+        (tmp_path / "blobs/sha256" / newest.hex).unlink()
+        ports = replace(world.ports(), registry=open_registry(channel))
+        roll_back(propose_rollback(channel, Wish(str(OLD)), ports, intent()), ports, intent())
+        there = ports.registry.resolve(channel)
+        assert there
+        assert [it.digest for it in ports.ledger(channel).holds(there)] == [newest]
 
     def test_contents_that_were_deleted_let_nobody_go_up(self, world: World) -> None:
         newest = at(world)

@@ -154,9 +154,9 @@ def read_present(channel: Reference, ports: Ports) -> Present:
     """
     try:
         observed = look_at(channel, ports)
-    except InvalidManifest as error:
+    except (InvalidManifest, NotFound) as error:
         if (digest := ports.registry.resolve(channel)) is None:
-            raise NotFound(str(channel)) from None
+            raise error if isinstance(error, NotFound) else NotFound(str(channel)) from None
         return Present(channel, digest, None, str(error))
     return Present(channel, observed.digest, observed)
 
