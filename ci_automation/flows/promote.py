@@ -15,7 +15,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import PolicyRefused, VerificationFailed
 from ci_automation.flows.planning.promotion import Considered, Promotion, consider, require_signed_for_target
 from ci_automation.flows.publication.copy import copy
-from ci_automation.flows.publication.placement import PublishedElsewhere
+from ci_automation.flows.publication.placement import PublishedElsewhere, require_still_there
 from ci_automation.flows.publication.publish import move
 from ci_automation.flows.publication.recording import record_interrupted_rollback, record_of
 from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
@@ -182,7 +182,7 @@ def _require_believed(promotion: Promotion) -> None:
 
 
 def _carry_out(considered: Considered, approval: Approval | None) -> None:
-    """Copy, verify as the clusters would, tag, compare, move, read back, and record."""
+    """Copy, verify as the clusters would, tag, compare both ends, move, read back, and record."""
     promotion, digest = considered.promotion, considered.digest
     ports, target, manifest = promotion.ports, promotion.target, considered.observed.manifest
     ports.require_present()
@@ -203,6 +203,7 @@ def _carry_out(considered: Considered, approval: Approval | None) -> None:
     writer.keep(manifest, kept)
     tag_for_ever(target, considered.version, manifest, ports)
     record = (writer, writer.sign(_record(considered, approval, writer)))
+    require_still_there(considered.observed, promotion.origin)  # a rollback may have refused the digest meanwhile
     move(target, considered.before.digest if considered.before else None, manifest, ports, record)
     if version_tags:
         version_tags.settle(manifest)

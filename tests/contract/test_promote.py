@@ -489,6 +489,19 @@ class TestInterruption:
             road.promote()
         assert channel(road, ELSEWHERE) == moved.digest
 
+    def test_what_the_source_was_rolled_back_from_meanwhile_goes_nowhere(self, road: Road) -> None:
+        before, ports, wish = channel(road, road.target), road.ports(road.here), intent(now=road.now)
+
+        def meanwhile(_: int) -> None:
+            if road.requests and road.requests[-1].method.startswith("put"):
+                road.alone()
+                roll_back(propose_rollback(STAGING, Wish(str(OLD)), ports, wish), ports, wish)
+
+        road.watch(meanwhile)
+        with pytest.raises(ChannelMoved, match=f"{STAGING} moved"):
+            road.promote()
+        assert channel(road, road.target) == before
+
     def test_an_immutable_tag_that_is_taken_stops_it(self) -> None:
         road = settled(ELSEWHERE)
         wanted = channel(road, STAGING)
