@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.artifact.reference import Digest
 from ci_automation.errors import Error
 from ci_automation.flows.apply import apply
 from ci_automation.flows.init import init
@@ -30,13 +32,13 @@ from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, MemoryRe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.artifact.reference import Digest
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
 
 pytestmark = pytest.mark.usefixtures("unjudged")
 OVERLAYS = tuple(type(OVERLAY)(OVERLAY.files[:number]) for number in (1, 2, 3))
 STEPS = 30
+BACK, TAG = (re.compile(rf"`{it}(sha256:[0-9a-f]+)") for it in (r"rollback \S+ --to ", r"flux tag artifact [^\s@]+@"))
 
 
 @dataclass
@@ -100,10 +102,11 @@ class Story:
 
     def publishes(self, what: Callable[[], object]) -> None:
         """Do what may move the channel on, and check that it does not move it to what is refused."""
-        before, counts = self.tags["production"], {digest: self.recorded(digest) for digest in self.refused}
+        before, counts = self.tags.get("production"), {digest: self.recorded(digest) for digest in self.refused}
         self.run(what)
         assert {digest: self.recorded(digest) for digest in counts} == counts, self.told
-        if (found := self.tags["production"]) != before:
+        if (found := self.tags.get("production")) != before:
+            assert found
             assert found not in self.refused, self.told
             version = self.versions[found]
             self.refused = {digest: held for digest, held in self.refused.items() if version <= held}
@@ -129,13 +132,15 @@ class Story:
 
     def rolled_back(self) -> None:
         """Let a person go back to what is no newer."""
-        base, versions = self.tags["production"], self.versions
+        base, versions = self.tags.get("production"), self.versions
+        if base is None:
+            return
         older = [it for it in versions if base not in versions or versions[it] <= versions[base]]
         target = self.chance.choice(older)
         ports, wish = self.ports(), self.intent()
         held = self.on_hold(base)
         self.run(lambda: roll_back(propose_rollback(CHANNEL, Wish(str(target)), ports, wish), ports, wish))
-        if self.tags["production"] == target != base:
+        if self.tags.get("production") == target != base:
             if base == self.belongs:
                 assert held - {target} <= self.on_hold(target), self.told
             self.refused.pop(target, None)
@@ -174,10 +179,32 @@ class Story:
         if self.belongs in self.versions:
             self.tags["production"] = self.belongs
 
+    def deleted(self) -> None:
+        """Let a writer of the registry delete the tag."""
+        self.tags.pop("production", None)
+
+    def followed(self) -> None:
+        """Let a person put the channel back as the message of a run says."""
+        try:
+            update(CHANNEL, self.ports(), self.intent(policy=EVERY))
+        except Error as error:
+            back, tag = BACK.search(error.hint), TAG.search(error.hint)
+        else:
+            return
+        if found := back or tag:
+            goal, ports, wish = Digest.parse(found[1]), self.ports(), self.intent()
+            assert goal not in self.refused, self.told
+            if back:
+                self.run(lambda: roll_back(propose_rollback(CHANNEL, Wish(str(goal)), ports, wish), ports, wish))
+            else:
+                self.tags["production"] = goal
+            self.belongs = self.tags.get("production", self.belongs)
+
     def step(self) -> None:
         """Let something happen."""
         deeds = {self.scheduled: 6, self.rolled_back: 5, self.changed: 2, self.moved: 4, self.restored: 3}
         deeds |= {self.planted: 1, self.healed: 1, self.lifted: 1, self.pruned: 1}
+        deeds |= {self.deleted: 1, self.followed: 2}
         (deed,) = self.chance.choices(list(deeds), list(deeds.values()))
         self.told.append(deed.__name__)
         deed()
