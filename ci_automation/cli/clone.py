@@ -115,7 +115,9 @@ def written_at(path: Path) -> str | None:
 def after_change(top: Path, path: str) -> str:
     """Return what to do about a file of `setup` that is going to change, and whether Git has what it was."""
     if path.endswith("/sync.yaml"):
-        return f": apply it to each cluster of {PurePosixPath(path).parent.name}, one first"
+        folder = (top / path).parent
+        is_one = (folder.parent / "sync.yaml").is_file()
+        return f": apply it to {folder.name}" if is_one else f": apply it to each cluster of {folder.name}, one first"
     if not path.startswith(".github/workflows/"):
         return ""
     is_kept = git(top, "ls-files", "--", path) and not git(top, "status", "--porcelain", "--", path)

@@ -74,7 +74,8 @@ class OwnFiles(Family, frozen=True, kw_only=True):
 
     `tags` are those in the repository of each channel; None: not known. `existing` are channels that are there, as far
     as they could be read; of the first, the files in `unlike` are not as in the overlay. Those in `signed` have what a
-    signer signed whom the configuration trusts. The first channel takes over what the folders of a `migration` have. In
+    signer signed whom the configuration trusts. By channel and cluster, `settled` are patches of clusters' own objects.
+    The first channel takes over what the folders of a `migration` have. In
     the artifact, `components` is the path of Flux's components, which `flags` of `flux install` made. Below `objects`
     each channel has the folder that its clusters apply.
     """
@@ -86,6 +87,7 @@ class OwnFiles(Family, frozen=True, kw_only=True):
     flags: Mapping[str, Any]
     migration: Migration | None
     existing: Mapping[str, Existing]
+    settled: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
     signed: frozenset[str]
     unlike: tuple[str, ...] = ()
 
@@ -99,6 +101,14 @@ class OwnFiles(Family, frozen=True, kw_only=True):
         while name not in self.existing and name in self.sources:
             name = self.sources[name].source
         return name
+
+    def own_patches(self, name: str) -> dict[str, Sequence[Mapping[str, Any]]]:
+        """Return by the names of clusters the patches that their own objects get, after those of the channel."""
+        found = dict(self.settled.get(name, {}))
+        if folders := self.migration:
+            there = {folders.names.name(it.path): folders.own(it, name) for it in folders.folders.get(name, ())}
+            found |= {cluster: patches for cluster, patches in there.items() if patches}
+        return found
 
     @property
     def to_adopt(self) -> dict[str, Reference]:

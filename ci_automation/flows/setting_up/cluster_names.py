@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import posixpath
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
@@ -48,6 +48,16 @@ class ClusterNames(Struct, frozen=True):
     def path(self, name: str) -> str:
         """Return the folder of a cluster."""
         return f"{self.head}{name}{self.tail}"
+
+
+class KnownClusters(Struct, frozen=True):
+    """What a person, or an earlier run, has said of clusters.
+
+    By channel of the clone, `clusters` are their names, and by name, `patches` are those of their own objects.
+    """
+
+    clusters: Mapping[str, Sequence[str]]
+    patches: Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def folders_by_channel(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
 
 _SAME = " With it, kustomize builds the same objects."
+_BUILT = " With it, kustomize builds the same objects for {}; the others differ from that in the values alone."
 _UNPROVEN = (
     " There is no kustomize here, so nothing proves that clusters get the same objects: build both yourself, or run "
     "`setup` again on Linux with kustomize 5."
@@ -97,6 +98,7 @@ def left_before_commit(answers: Answers, migration: Migration) -> Iterator[str]:
             yield f"{patches}: they are for the objects in {SYNC}."
     elif edits:
         yield f"Runs render {COMPONENTS}. {edits}"
+    yield from _own_values(answers, migration)
     yield from _left_to_read(migration)
     if migration.moving and any(by.prune for folder in migration.every for by in folder.applied):
         edit = in_each(answers, [changed_prune(migration, "true", "false")])
@@ -112,7 +114,7 @@ def _edits(answers: Answers, migration: Migration) -> str:
         for it in there:
             if name(it.path) not in answers.moving or it.files[COMPONENTS] in one_each:
                 continue
-            if it.version != source.version or migration.unlike(it, migration.kustomization(channel)) != ():
+            if it.version != source.version or migration.unlike(it, migration.gets(it, channel)) != ():
                 one_each[it.files[COMPONENTS]] = it
     commands = []
     for it in filter(migration.every.__contains__, one_each.values()):
@@ -122,11 +124,34 @@ def _edits(answers: Answers, migration: Migration) -> str:
     return "\n".join((f"Add as patches what this prints, if anything{whose}.", *commands)) if commands else ""
 
 
+def _own_values(answers: Answers, migration: Migration) -> Iterator[str]:
+    """Yield which clusters keep values of their own in one channel with others."""
+    own = [
+        it
+        for channel, there in migration.folders.items()
+        for it in there
+        if it.path in migration.values and migration.own(it, channel)
+    ]
+    if not own:
+        return
+    source, names = migration.source.path, migration.names
+    places = enumerated(sorted({place for it in own for place in migration.values[it.path].places}))
+    built = _UNPROVEN if migration.kustomize is None else _BUILT.format(names.name(own[0].path))
+    differ = "folders differ" if len(own) > 1 else "folder differs"
+    yield (
+        f"{len(own)} {differ} from {source} only in the value of {places}. They need no channels of their own: the artifact has "
+        f"the value of {source}, and `setup` wrote that of each cluster as a patch into "
+        f"{answers.objects}/CHANNEL/NAME/sync.yaml, which the cluster applies in place of the objects of its channel. "
+        f"Read one.{built} More: {answers.docs}/guides/one-cluster-differs.md#a-value-of-each-cluster"
+    )
+
+
 def _left_to_read(migration: Migration) -> Iterator[str]:
     """Yield what a person looks at where clusters move although their folders differ from the source."""
     for channel in migration.moving:
         own, there = migration.kustomization(channel), migration.folders.get(channel, ())
-        unlike = [it for it in there if any(it.differs(migration.source)) and not migration.lacking(it, channel)]
+        usual = [it for it in there if not migration.own(it, channel)]
+        unlike = [it for it in usual if any(it.differs(migration.source)) and not migration.lacking(it, channel)]
         same = all(migration.unlike(it, own) == () for it in unlike)
         paths = enumerated(it.path for it in unlike) if unlike else ""
         if unlike and (listed_at(own, "patches") or listed_at(own, "images")):
@@ -190,7 +215,7 @@ def _moved(answers: Answers, block: Block, migration: Migration) -> Iterator[str
     commands = (
         *(f"kubectl --context $it {one.format('wait')} {prunes_not}" for one in git),
         *(f"flux --context $it {one.format('suspend')}" for one in git),
-        f"kubectl --context $it apply -f {answers.objects}/{block.channel}",
+        *_applied(answers, block),
         f"kubectl --context $it -n {source.options.namespace} {READY}",
     )
     loop = in_each(answers, commands, block.channel)
@@ -206,6 +231,17 @@ def _moved(answers: Answers, block: Block, migration: Migration) -> Iterator[str
         which = "its cluster" if others else migration.moving[first][0]
         yield block.step(f"{begin}Move {which}. {why} {failing}", loop)
     yield from _left_by_git(answers, block, migration)
+
+
+def _applied(answers: Answers, block: Block) -> Iterator[str]:
+    """Yield the commands by which a cluster follows its channel, by objects of its own if it has some."""
+    at = f"{answers.objects}/{block.channel}"
+    own = {cluster for name in block.channels for cluster in answers.own_patches(name)}
+    moving = {it for names in answers.migration.moving.values() for it in names} if answers.migration else set()
+    if not own.isdisjoint(moving):
+        yield f"own={at}/$it && {{ [ -d $own ] || own={at}; }}"
+        at = "$own"
+    yield f"kubectl --context $it apply -f {at}"
 
 
 def _left_by_git(answers: Answers, block: Block, migration: Migration) -> Iterator[str]:

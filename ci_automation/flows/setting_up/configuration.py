@@ -148,7 +148,8 @@ def added_patches(own: Tree, others: Tree) -> tuple[Mapping[str, Any], ...]:
     Flux applies the patches of a Kustomization after those of the files, and takes only a text and a target.
     """
     try:
-        (path, ours), (other_path, theirs), of_sync = _fields(own), _fields(others), patches_of_sync(own)
+        (path, ours), (other_path, theirs) = kustomization_fields(own), kustomization_fields(others)
+        of_sync = patches_of_sync(own)
     except UnfitBootstrap:
         return ()
     before, after = listed_at(theirs, "patches"), listed_at(ours, "patches")
@@ -159,18 +160,19 @@ def added_patches(own: Tree, others: Tree) -> tuple[Mapping[str, Any], ...]:
         and {**ours, "patches": before} == {**theirs, "patches": before}
         and {it for it in own.files if it.path not in {path, *files}} == {*others.without(other_path).files}
     )
-    patches = tuple(_inline(it, own) for it in added)
+    patches = tuple(inline_patch(it, own) for it in added)
     return patches if alike and not of_sync and all(patches) else ()
 
 
 def changed_patches(own: Tree, others: Tree) -> tuple[Mapping[str, Any], ...]:
     """Return the patches that files have and the others lack; whether these come out the same is for a build to say."""
     try:
-        (_, ours), (_, theirs), of_sync = _fields(own), _fields(others), patches_of_sync(own)
+        (_, ours), (_, theirs) = kustomization_fields(own), kustomization_fields(others)
+        of_sync = patches_of_sync(own)
     except UnfitBootstrap:
         return ()
-    before = [_inline(mapping(it), others) for it in listed_at(theirs, "patches")]
-    found = [it for each in listed_at(ours, "patches") if (it := _inline(mapping(each), own)) not in before]
+    before = [inline_patch(mapping(it), others) for it in listed_at(theirs, "patches")]
+    found = [it for each in listed_at(ours, "patches") if (it := inline_patch(mapping(each), own)) not in before]
     return tuple(found) if all(found) and not of_sync else ()
 
 
@@ -198,13 +200,17 @@ def settings_with(
     return {"kustomization": {**kustomization, **added}}
 
 
-def _fields(tree: Tree) -> tuple[str, Mapping[str, Any]]:
-    """Return the path of the kustomization and its fields; nothing if there is none."""
+def kustomization_fields(tree: Tree) -> tuple[str, Mapping[str, Any]]:
+    """Return the path of the kustomization and its fields; nothing if there is none.
+
+    Raises:
+        UnfitBootstrap: it cannot be read.
+    """
     path = kustomization_file(tree, ".")
     return (path, kustomization_in(path, tree[path]).value) if path else ("", {})
 
 
-def _inline(entry: Mapping[str, Any], tree: Tree) -> Mapping[str, Any]:
+def inline_patch(entry: Mapping[str, Any], tree: Tree) -> Mapping[str, Any]:
     """Return an entry of `patches` with the text of its file; nothing if Flux would not take it."""
     path, target = text(entry.get("path")), mapping(entry.get("target"))
     patch = text_of(tree[path]) if path in tree.by_path else text(entry.get("patch"))

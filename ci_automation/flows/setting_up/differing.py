@@ -15,7 +15,8 @@ from ci_automation.impact.overlay.bootstrapped import COMPONENTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ci_automation.flows.setting_up.cluster_folders import ClusterFolder, Migration
+    from ci_automation.flows.setting_up.cluster_folder import ClusterFolder
+    from ci_automation.flows.setting_up.cluster_folders import Migration
     from ci_automation.flux.version import Version
 
 _SHORTEST = 3  # letters that tell a channel, as in prod-eu
@@ -89,8 +90,7 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
 
 def _lost(folders: Iterable[ClusterFolder], migration: Migration, channel: str) -> str:
     """Return in which objects clusters lose what differs, if kustomize builds that."""
-    there = migration.kustomization(channel)
-    every = sorted({it for folder in folders for it in migration.unlike(folder, there) or ()})
+    every = sorted({it for each in folders for it in migration.unlike(each, migration.gets(each, channel)) or ()})
     return f", in {some_of(list(map(str, every)))}" if every else ""
 
 

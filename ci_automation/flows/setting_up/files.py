@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 import ci_automation
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.yaml import place_of, yaml_of
@@ -14,7 +16,7 @@ from ci_automation.config.workflow_events import NO_ARTIFACT
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
 from ci_automation.config.workflows import ISSUER, ActionUse, CheckedWorkflow, action_uses, read_workflow
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers, UnfitAnswer, require_plain, require_usable
-from ci_automation.flows.setting_up.configuration import configuration_of, grown
+from ci_automation.flows.setting_up.configuration import configuration_of, grown, settings_with
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
 
@@ -61,7 +63,7 @@ def setup_files(answers: Answers, path: str, read: Callable[[str], str | None]) 
 
     A configuration that `read` finds keeps all that it has, and gets the channels that it lacks. The workflows are for
     all its artifacts, and keep inputs and secrets of a person's own. Of each channel one folder has the objects by
-    which clusters follow it, with that `path` in the artifact.
+    which clusters follow it, with that `path` in the artifact, and below that those of clusters with own patches.
 
     Raises:
         UnfitWorkflows: the files would not fit together.
@@ -80,7 +82,7 @@ def setup_files(answers: Answers, path: str, read: Callable[[str], str | None]) 
     if problems := workflow_problems(workflows, config, answers.place):
         raise UnfitWorkflows(list(problems))
     followed = map(config.find, answers.named)
-    objects = {f"{answers.objects}/{it.name}/sync.yaml": _objects(answers, it, path) for it in followed}
+    objects = {at: text for it in followed for at, text in _objects(answers, it, path).items()}
     return {CONFIGURATION: configuration, **workflows, **objects}
 
 
@@ -166,16 +168,24 @@ def _filled(shipped: str, answers: Answers, config: Config) -> str:
     return _USED.sub(lambda found: f"{action}{found[1]}@{commit or found[2]}", text)
 
 
-def _objects(answers: Answers, artifact: Artifact, path: str) -> str:
+def _objects(answers: Answers, artifact: Artifact, path: str) -> dict[str, str]:
+    """Return the objects by which clusters follow a channel, by their paths."""
     known = answers.migration.oldest(artifact.name) if answers.migration else answers.version
     home, settings = answers.home, artifact.sync or SyncSettings()
-    root = f"{settings.name}-trusted-root" if artifact.trust_config else None
-    sync = Sync(artifact.channel, known, home, path, cluster_trust(answers, root), settings)
-    told = f"# For clusters that follow {artifact.name}: kubectl apply -f {answers.objects}/{artifact.name}\n"
+    trust = cluster_trust(answers, f"{settings.name}-trusted-root" if artifact.trust_config else None)
+    at = f"{answers.objects}/{artifact.name}"
+    told = f"# For clusters that follow {artifact.name}: kubectl apply -f {at}\n"
     told += "# No Kustomization applies this file: when it changes, apply it to each of them again, one first.\n"
     if answers.waves:
         told += "# Each cluster applies one of these folders: the objects of all channels have the same names.\n"
-    return told + sync.to_yaml()
+    made = {f"{at}/sync.yaml": told + Sync(artifact.channel, known, home, path, trust, settings).to_yaml()}
+    for name, patches in answers.own_patches(artifact.name).items():
+        kustomization = settings_with(settings.kustomization, {"patches": [*patches]})["kustomization"]
+        sync = Sync(artifact.channel, known, home, path, trust, replace(settings, kustomization=kustomization))
+        told = f"# For {name} alone, which follows {artifact.name}: kubectl apply -f {at}/{name}\n"
+        told += f"# Its own patches come last; `setup` keeps them. The rest is as in {at}/sync.yaml.\n"
+        made[f"{at}/{name}/sync.yaml"] = told + sync.to_yaml()
+    return made
 
 
 def other_registries(artifacts: Iterable[Artifact], place: GitHubPlace) -> tuple[str, ...]:

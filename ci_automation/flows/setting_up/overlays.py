@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
-from ci_automation.flows.setting_up.cluster_folders import ClusterFolder
+from ci_automation.flows.setting_up.cluster_folder import ClusterFolder
 from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder, require_overlay_path
 from ci_automation.flux.recover import recover
 from ci_automation.flux.text import unpin
