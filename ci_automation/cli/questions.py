@@ -37,14 +37,12 @@ from ci_automation.flows.setting_up.answers import (
     require_plain,
 )
 from ci_automation.flows.setting_up.cluster_folders import read_migration
-from ci_automation.flows.setting_up.cluster_names import KnownClusters, require_known
+from ci_automation.flows.setting_up.cluster_names import KnownClusters, patterns_of, require_known
 from ci_automation.flows.setting_up.files import actions_of
 from ci_automation.flows.setting_up.overlays import first_overlay
+from ci_automation.flows.setting_up.own_values import settled_patches
 from ci_automation.flows.workspace import read_overlay_folder
 from ci_automation.flux.following import SyncSettings
-from ci_automation.impact.overlay.bootstrapped import documents_in
-from ci_automation.impact.overlay.kustomization import listed_at
-from ci_automation.impact.values import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -229,7 +227,7 @@ def own_files(
     `tags` has the channels of all families.
 
     Raises:
-        UnfitAnswer: the option names another folder than the configuration.
+        UnfitAnswer: an option names another folder than the configuration, or clusters or a channel that are not there.
         UnknownCluster: a list of clusters has a name that no folder has.
         UnfitClusterFolder: a folder of `flux bootstrap` cannot be taken over.
         UnfitBootstrap: the objects of a cluster are no YAML.
@@ -237,14 +235,15 @@ def own_files(
     first, channel = family.first
     known = configured.get(channel)
     every = {name: (written_at(top / objects / name / CLUSTERS) or "").split() for name in tags}
-    settled = {name: _own_patches(top / objects / name) for name in family.channels}
+    settled = {name: settled_patches(top / objects / name) for name in family.channels}
     listed = {name: every[name] for name in family.channels}
     synced = bootstrapped_folders(top)
     require_known(objects, listed, synced)
     overlay = known.overlay if known else None
     taken = read_overlay_folder(top, overlay) if overlay and (top / overlay).exists() else None
     say = progress(verbose=False, text=True)
-    told = KnownClusters(every, {cluster: it for each in settled.values() for cluster, it in each.items()})
+    patterns = patterns_of(ask.told["clusters"] or "", every, synced)
+    told = KnownClusters(every, patterns, {cluster: it for each in settled.values() for cluster, it in each.items()})
     migration = read_migration(top, synced, told, _kustomizations(family, configured), taken, kustomize(), say)
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
     looked = [name for name in family.channels if name in there and (migration or name == first)]
@@ -266,20 +265,6 @@ def own_files(
         signed=frozenset(name for name in there if (it := configured.get(family.channels[name])) and _is_signed(it)),
         unlike=existing[first].unlike(top, folder) if first in existing else (),
     )
-
-
-def _own_patches(folder: Path) -> dict[str, Sequence[Mapping[str, Any]]]:
-    """Return by the names of clusters the patches that their own objects have, and those of the channel lack."""
-    usual = _patches_in(folder / "sync.yaml")
-    own = {it.parent.relative_to(folder).as_posix(): _patches_in(it) for it in sorted(folder.glob("*/**/sync.yaml"))}
-    return {name: [it for it in patches if it not in usual] for name, patches in own.items()}
-
-
-def _patches_in(path: Path) -> list[Any]:
-    """Return the patches of the Kustomization by which clusters follow a channel."""
-    values = documents_in(str(path), (written_at(path) or "").encode())
-    found = (listed_at(mapping(it.get("spec")), "patches") for it in values if it.get("kind") == "Kustomization")
-    return next(found, [])
 
 
 def _is_signed(artifact: Artifact) -> bool:

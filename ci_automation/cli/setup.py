@@ -103,6 +103,13 @@ class UndecidedChanges(UsageError):
 )
 @click.option("--signing", type=click.Choice(["keyless", "key"]), help="how runs sign; default: keyless")
 @click.option("--approval", type=click.Choice(APPROVALS), help="how runs ask for approvals; code: without reviewers")
+@click.option(
+    "--clusters",
+    metavar="CHANNEL=PATTERN",
+    multiple=True,
+    callback=lambda _, __, words: " ".join(words) or None,
+    help="the channel of clusters of `flux bootstrap` with such names, as in 'production=prd-*'; repeatable",
+)
 @click.option("--overlay", metavar="DIR", help="the folder of the repository with your own files; - for none")
 @click.option("--name", metavar="NAME", help="the first channel's name in the configuration; default: its tag")
 @click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")

@@ -1127,14 +1127,15 @@ def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list
     bootstrap(clone, "clusters/eu-02/flux-system", own={})
     bootstrap(clone, "clusters/eu-03/flux-system", options=Options(log_level="debug"))
     listed = left(*THREE)
-    assert line(listed, "for each NAME of eu-01, test-01 and test-02: their paths name none.")
-    assert "No step below moves them" in line(listed, ", eu-02 differs")
+    told = line(listed, "Say which channels these clusters are for, whose paths name none: eu-* (3) and test-* (2).")
+    assert not any(" differs from " in it or "channel of its own" in it for it in listed)
+    assert block(listed, told).endswith(" --clusters 'CHANNEL=eu-* CHANNEL=test-*'")
     for name, channel in {"test-01": "staging", "test-02": "staging", "eu-01": "production", "eu-02": "stable"}.items():
         folder = clone / f"flux-manifests/{channel}"
         with (folder / "clusters.txt").open("a") as names:
             names.write(f"{name}\n")
-    named = left(*THREE, "--yes")
-    assert not any("for each NAME" in it for it in named)
+    named = left(*THREE, "--clusters", "production=eu-*", "--yes")
+    assert not any("whose paths name none" in it for it in named)
     assert "No step below moves them" in line(named, ", eu-03 differs from test-01: ")
     told = line(named, ", eu-02 differs")
     assert told.partition(". ")[2] == (
@@ -1220,14 +1221,10 @@ def test_a_cluster_follows_the_channel_whose_name_its_folder_has(
         if (it := clone / f"flux-manifests/{name}/clusters.txt").exists()
     }
     if chosen := expected.pop("CHANNEL", None):
-        assert line(listed, f"CHANNEL for each NAME of {chosen.replace(' ', ' and ')}: their paths name none.")
-        add, again = block(listed, "Choose a CHANNEL").splitlines()
+        assert line(listed, f"whose paths name none: {chosen.replace(' ', ' and ')}. Replace each CHANNEL. Then")
+        (again,) = block(listed, "Say which channels").strip().splitlines()
         assert found == expected
-        for name in chosen.split():
-            Terminal(clone).run(add.replace("NAME", name).replace("CHANNEL", channels[0]))
-            shutil.rmtree(clone.parent / "programs")
-            shutil.rmtree(clone.parent / "origin.git")
-        left(*shlex.split(again)[1:], "--yes")
+        left(*shlex.split(again.replace("CHANNEL=", f"{channels[0]}="))[1:], "--yes")
         there = f"{expected.get(channels[0], '')} {chosen}".split()
         assert (clone / f"flux-manifests/{channels[0]}/clusters.txt").read_text().split() == sorted(there)
     else:
@@ -1239,17 +1236,43 @@ def test_clusters_whose_names_look_like_a_channel_come_to_it_by_the_command_of_t
 ) -> None:
     for name in ("stag-1", "prod-eu", "prod-us", "st-1", "eu-1", "productions"):
         bootstrap(clone, f"clusters/{name}/flux-system")
+    bootstrap(clone, "clusters/prod-ap/flux-system", own={})
     listed = left(*THREE)
-    assert line(listed, "for each NAME of eu-1 and st-1: their paths name none.")  # st is of staging and stable
-    for names, channel in ((["stag-1"], "staging"), (["prod-eu", "prod-us", "productions"], "production")):
-        told = line(listed, f" like {channel}. If so, run this, which has `setup` list how they move.")
-        assert re.findall(r"[\w-]+-\w+|productions", told.partition(" look")[0].partition(". ")[2]) == names
-        Terminal(clone).run(block(listed, told).split("\n")[0])
-        shutil.rmtree(clone.parent / "programs")
-        shutil.rmtree(clone.parent / "origin.git")
-        assert (clone / f"flux-manifests/{channel}/clusters.txt").read_text().split() == names
-        assert "\n    flux-manifests setup staging production stable --action" in block(listed, told)
-    assert not any(" like " in it for it in left(*THREE, "--yes"))
+    told = line(
+        listed, ": eu-1, prod-* (3), productions, st-1 and stag-1. Replace each CHANNEL. Look whether the channels"
+    )
+    (command,) = block(listed, told).strip().splitlines()
+    words = "CHANNEL=eu-1 production=prod-* production=productions CHANNEL=st-1 staging=stag-1"  # st: staging or stable
+    assert command.endswith(f" --clusters '{words}'")
+    listed = left(*shlex.split(command.replace("CHANNEL=", "stable="))[1:], "--yes")
+    assert not any("whose paths name none" in it for it in listed)
+    assert line(listed, "prod-ap differs from")  # once it has a channel
+    names = {it.parent.name: it.read_text().split() for it in clone.glob("flux-manifests/*/clusters.txt")}
+    assert names == {
+        "staging": ["stag-1"],
+        "production": ["prod-eu", "prod-us", "productions"],
+        "stable": ["eu-1", "st-1"],
+    }
+    again = next(it for it in left(*THREE, "--clusters", "production=prod-*", "--yes") if "differs from" in it)
+    assert "prod-ap" in again
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("prd=prd-*", "--clusters 'prd=prd-*' is not CHANNEL=PATTERN, with one of staging, production, stable"),
+        ("production", "--clusters 'production' is not CHANNEL=PATTERN"),
+        ("production=prod-*", "--clusters 'production=prod-*' fits no cluster; there are prd-1 and prd-2"),
+    ],
+)
+def test_a_pattern_that_fits_nothing_is_refused(
+    clone: Path, capsys: pytest.CaptureFixture[str], word: str, told: str
+) -> None:
+    for name in ("prd-1", "prd-2"):
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    assert run([*THREE, "--clusters", word]) == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+    assert not (clone / ".github").exists()
 
 
 def test_a_channel_without_a_folder_says_how_other_clusters_come_to_it(

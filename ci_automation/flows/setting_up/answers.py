@@ -102,14 +102,6 @@ class OwnFiles(Family, frozen=True, kw_only=True):
             name = self.sources[name].source
         return name
 
-    def own_patches(self, name: str) -> dict[str, Sequence[Mapping[str, Any]]]:
-        """Return by the names of clusters the patches that their own objects get, after those of the channel."""
-        found = dict(self.settled.get(name, {}))
-        if folders := self.migration:
-            there = {folders.names.name(it.path): folders.own(it, name) for it in folders.folders.get(name, ())}
-            found |= {cluster: patches for cluster, patches in there.items() if patches}
-        return found
-
     @property
     def to_adopt(self) -> dict[str, Reference]:
         """Return the channels that are there, and not known to be signed by a trusted signer."""

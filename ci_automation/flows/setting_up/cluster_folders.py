@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.artifact.tree import Tree
+    from ci_automation.flows.setting_up.answers import OwnFiles
     from ci_automation.flows.setting_up.cluster_folder import ClusterFolder
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.flux.version import Version
@@ -187,6 +188,15 @@ class Migration(Struct, frozen=True):
         return min(it.version for it in self.folders.get(channel) or self.folders.get(ANY) or self.every)
 
 
+def own_patches(answers: OwnFiles, channel: str) -> dict[str, Sequence[Mapping[str, Any]]]:
+    """Return by the names of clusters the patches that their own objects get, after those of the channel."""
+    found = dict(answers.settled.get(channel, {}))
+    if it := answers.migration:
+        there = {it.names.name(folder.path): it.own(folder, channel) for folder in it.folders.get(channel, ())}
+        found |= {name: patches for name, patches in there.items() if patches}
+    return found
+
+
 def read_migration(
     top: Path,
     synced: Sequence[str],
@@ -208,7 +218,7 @@ def read_migration(
     if not (paths := [it for it in synced if (top / it / COMPONENTS).is_file()]):
         return None
     names, every = ClusterNames.of(synced), told.clusters
-    named = {name: it for name, it in folders_by_channel(paths, names, every).items() if name in (*channels, ANY)}
+    named = {name: it for name, it in folders_by_channel(paths, names, told).items() if name in (*channels, ANY)}
     if not (order := [path for there in named.values() for path in there]):
         return None
     read, unfit = {order[0]: read_cluster_folder(top, order[0])}, {}

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import difflib
 import posixpath
+import re
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
 from ci_automation.errors import UsageError
-from ci_automation.flows.setting_up.answers import CLUSTERS
+from ci_automation.flows.setting_up.answers import CLUSTERS, UnfitAnswer
+from ci_automation.impact.change import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 ANY = "CHANNEL"  # the placeholder for the channel that a person chooses for a cluster
+
+_BEGIN = re.compile(r"[^-_./0-9]*[-_./]?")  # such as prd- of prd-eu-1
 
 
 class UnknownCluster(UsageError):
@@ -53,28 +58,55 @@ class ClusterNames(Struct, frozen=True):
 class KnownClusters(Struct, frozen=True):
     """What a person, or an earlier run, has said of clusters.
 
-    By channel of the clone, `clusters` are their names, and by name, `patches` are those of their own objects.
+    By channel of the clone, `clusters` are their names, and by name, `patches` are those of their own objects. Of the
+    `patterns` for names, each with its channel, the first that fits counts, for clusters that are in no list.
     """
 
     clusters: Mapping[str, Sequence[str]]
+    patterns: Sequence[tuple[str, str]]
     patches: Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-def folders_by_channel(
-    paths: Iterable[str], names: ClusterNames, listed: Mapping[str, Sequence[str]]
-) -> dict[str, list[str]]:
-    """Return the folders for each channel: as listed, or by its name in their paths, as for clusters/production-eu.
+def folders_by_channel(paths: Iterable[str], names: ClusterNames, known: KnownClusters) -> dict[str, list[str]]:
+    """Return the folders for each channel: as told, or by its name in their paths, as for clusters/production-eu.
 
     The others are for any of several channels. One channel has those with its name, or all if none has it.
     """
-    channels = tuple(listed)
+    channels = tuple(known.clusters)
     named: dict[str, list[str]] = {name: [] for name in (*channels, ANY)}
     for path in paths:
-        told = next((channel for channel, there in listed.items() if names.name(path) in there), None)
-        named[told or _channel(path, channels) or ANY].append(path)
+        name = names.name(path)
+        listed = (channel for channel, there in known.clusters.items() if name in there)
+        fitting = (channel for channel, pattern in known.patterns if fnmatchcase(name, pattern))
+        named[next(listed, None) or next(fitting, None) or _channel(path, channels) or ANY].append(path)
     if len(channels) > 1:
         return {name: there for name, there in named.items() if there}
     return {channels[0]: there} if (there := named[channels[0]] or named[ANY]) else {}
+
+
+def patterns_of(words: str, channels: Collection[str], synced: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the patterns for clusters' names that words such as `production=prd-*` have, each with its channel.
+
+    Raises:
+        UnfitAnswer: a word has no channel of these, or a pattern fits no folder that `flux bootstrap` made.
+    """
+    found, named = [], [*map(ClusterNames.of(synced).name, synced)] if synced else []
+    for word in words.split():
+        channel, _, pattern = word.partition("=")
+        if not pattern or channel not in channels:
+            raise UnfitAnswer(f"--clusters {word!r} is not CHANNEL=PATTERN, with one of {', '.join(channels)}")
+        if named and not any(fnmatchcase(it, pattern) for it in named):
+            raise UnfitAnswer(f"--clusters {word!r} fits no cluster; there are {some_of(named)}")
+        found.append((channel, pattern))
+    return found
+
+
+def patterns_for(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return names by patterns, each for those that begin alike; a name that begins like no other is its own."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(_BEGIN.match(name)[0], []).append(name)  # type: ignore[index]  # it matches nothing too
+    return {f"{begin}*" if len(there) > 1 else there[0]: there for begin, there in alike.items()}
 
 
 def _channel(path: str, channels: Sequence[str]) -> str | None:

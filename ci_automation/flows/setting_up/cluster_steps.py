@@ -11,6 +11,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, Answers
+from ci_automation.flows.setting_up.cluster_folders import own_patches
 from ci_automation.flows.setting_up.configuration import PUBLIC_KEY
 from ci_automation.flows.setting_up.differing import enumerated, left_to_settle
 from ci_automation.flows.setting_up.files import cluster_trust
@@ -139,8 +140,8 @@ def _own_values(answers: Answers, migration: Migration) -> Iterator[str]:
     built = _UNPROVEN if migration.kustomize is None else _BUILT.format(names.name(own[0].path))
     differ = "folders differ" if len(own) > 1 else "folder differs"
     yield (
-        f"{len(own)} {differ} from {source} only in the value of {places}. They need no channels of their own: the artifact has "
-        f"the value of {source}, and `setup` wrote that of each cluster as a patch into "
+        f"{len(own)} {differ} from {source} only in the value of {places}. They need no channels of their own: the "
+        f"artifact has the value of {source}, and `setup` wrote that of each cluster as a patch into "
         f"{answers.objects}/CHANNEL/NAME/sync.yaml, which the cluster applies in place of the objects of its channel. "
         f"Read one.{built} More: {answers.docs}/guides/one-cluster-differs.md#a-value-of-each-cluster"
     )
@@ -236,7 +237,7 @@ def _moved(answers: Answers, block: Block, migration: Migration) -> Iterator[str
 def _applied(answers: Answers, block: Block) -> Iterator[str]:
     """Yield the commands by which a cluster follows its channel, by objects of its own if it has some."""
     at = f"{answers.objects}/{block.channel}"
-    own = {cluster for name in block.channels for cluster in answers.own_patches(name)}
+    own = {cluster for name in block.channels for cluster in own_patches(answers, name)}
     moving = {it for names in answers.migration.moving.values() for it in names} if answers.migration else set()
     if not own.isdisjoint(moving):
         yield f"own={at}/$it && {{ [ -d $own ] || own={at}; }}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.yaml import yaml_of
 from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, Answers
-from ci_automation.flows.setting_up.cluster_names import ANY
+from ci_automation.flows.setting_up.cluster_names import ANY, patterns_for
 from ci_automation.flows.setting_up.configuration import settings_with
 from ci_automation.impact.change import some_of
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS
@@ -26,19 +27,10 @@ _TAG = re.compile(r"\w[\w.-]*", re.ASCII)  # such as a channel can have
 def left_to_settle(answers: Answers, migration: Migration) -> Iterator[str]:
     """Yield what to do about clusters that do not have the source's version and files, or have no channel yet."""
     names = migration.names
-    found: dict[str | None, list[str]] = {}
-    for name in (names.name(it.path) for it in migration.folders.get(ANY, ()) if not any(it.differs(migration.source))):
-        found.setdefault(_like(name, answers.channels), []).append(name)
-    for channel, alike in found.items():
-        told = f"Choose a CHANNEL for each NAME of {enumerated(alike)}: their paths name none. Then run `setup` again."
-        command = f"echo NAME >> {answers.objects}/CHANNEL/{CLUSTERS}"
-        if channel:
-            verb = "look" if len(alike) > 1 else "looks"
-            told = f"{enumerated(alike)} {verb} like {channel}. If so, run this, which has `setup` list how they move."
-            command = f"for it in {' '.join(alike)}; do echo $it >> {answers.objects}/{channel}/{CLUSTERS}; done"
-        yield f"{told}\n{command}\n{answers.again}"
+    if unnamed := [names.name(it.path) for it in migration.folders.get(ANY, ())]:
+        yield _without_channel(answers, unnamed)
     older: dict[Version, list[str]] = {}
-    for channel, there in migration.folders.items():
+    for channel, there in _of_channels(migration):
         holder = answers.existing.get(answers.holder(channel))
         begins = holder.version if holder else migration.version
         for it in there:
@@ -51,11 +43,31 @@ def left_to_settle(answers: Answers, migration: Migration) -> Iterator[str]:
     yield from _differing(answers, migration)
 
 
+def _of_channels(migration: Migration) -> Iterator[tuple[str, tuple[ClusterFolder, ...]]]:
+    """Yield the channels with their folders, without those that have none yet."""
+    yield from ((channel, there) for channel, there in migration.folders.items() if channel != ANY)
+
+
+def _without_channel(answers: Answers, unnamed: Sequence[str]) -> str:
+    """Return how clusters get a channel whose paths name none."""
+    patterns = patterns_for(unnamed)
+    counted = [f"{it} ({len(there)})" if len(there) > 1 else it for it, there in patterns.items()]
+    liked = {it: {_like(name, answers.channels) for name in there} for it, there in patterns.items()}
+    words = [f"{next(iter(it)) or ANY if len(it) == 1 else ANY}={pattern}" for pattern, it in liked.items()]
+    chosen = f" Replace each {ANY}." if any(it.startswith(f"{ANY}=") for it in words) else ""
+    guessed = " Look whether the channels are right." if any(not it.startswith(f"{ANY}=") for it in words) else ""
+    return (
+        f"Say which channels these clusters are for, whose paths name none: {enumerated(counted)}.{chosen}{guessed} "
+        f"Then `setup` compares them, and lists how they move.\n"
+        f"{answers.again} --clusters {shlex.quote(' '.join(words))}"
+    )
+
+
 def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
     """Yield which clusters differ from the source in what, and whether they move all the same."""
     source, names, every = migration.source, migration.names, migration.every
     differing: dict[tuple[str | None, str, str], list[ClusterFolder]] = {}
-    for channel, there in migration.folders.items():
+    for channel, there in _of_channels(migration):
         for folder in there:
             if found := migration.lacking(folder, channel):
                 by = channel if names.name(folder.path) in migration.moving.get(channel, ()) else None
@@ -73,7 +85,7 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
             if by
             else f"No step below moves them until that is settled, since no {CLUSTERS} names them"
         )
-        whole = [channel for channel, there in migration.folders.items() if channel != ANY and [*there] == unlike]
+        whole = [channel for channel, there in _of_channels(migration) if [*there] == unlike]
         if not by and whole and (own := migration.beside(unlike[0])).keys() and len(unlike) > 1:
             told += f". To keep it, {_below(answers, whole[0], own)}"
         elif not by and len(unlike) == 1 and _TAG.fullmatch(name := names.name(unlike[0].path)):
@@ -123,7 +135,7 @@ def _own_channel(answers: Answers, name: str, channel: str, beside: Mapping[str,
     patches = "`sync: {kustomization: {patches: [...]}}`"
     if beside and name in answers.tags:
         return f". Only {only} differ, and it has the channel {name}: {_below(answers, name, beside)}"
-    if beside and channel != ANY:
+    if beside:
         return (
             f". Only {only} differ: `flux-manifests setup {channel} {name}` gives it a channel of its own, promoted "
             f"from {channel}, with them in `sync`"
@@ -138,7 +150,7 @@ def _own_channel(answers: Answers, name: str, channel: str, beside: Mapping[str,
         "gets patches at once"
     )
     promoted = f"`flux-manifests setup {channel} {name}` gives it a promoted one, for {patches}"
-    return told if channel == ANY else f"{told}. If a patch is all that differs, {promoted}"
+    return f"{told}. If a patch is all that differs, {promoted}"
 
 
 def _own_name(
@@ -146,7 +158,7 @@ def _own_name(
 ) -> str:
     """Return how several clusters that differ from the others of their channel get one of their own."""
     (channel, *others) = [name for name, there in migration.folders.items() if {*alike} & {*there}]
-    if others or channel == ANY:
+    if others:
         return ""
     names = " ".join(migration.names.name(it.path) for it in alike)
     at = f"{answers.objects}/NAME"

@@ -16,6 +16,7 @@ from ci_automation.config.workflow_events import NO_ARTIFACT
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
 from ci_automation.config.workflows import ISSUER, ActionUse, CheckedWorkflow, action_uses, read_workflow
 from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers, UnfitAnswer, require_plain, require_usable
+from ci_automation.flows.setting_up.cluster_folders import own_patches
 from ci_automation.flows.setting_up.configuration import configuration_of, grown, settings_with
 from ci_automation.flux.following import SyncSettings
 from ci_automation.report.sync import ByIdentity, ByKey, Sync
@@ -179,7 +180,7 @@ def _objects(answers: Answers, artifact: Artifact, path: str) -> dict[str, str]:
     if answers.waves:
         told += "# Each cluster applies one of these folders: the objects of all channels have the same names.\n"
     made = {f"{at}/sync.yaml": told + Sync(artifact.channel, known, home, path, trust, settings).to_yaml()}
-    for name, patches in answers.own_patches(artifact.name).items():
+    for name, patches in own_patches(answers, artifact.name).items():
         kustomization = settings_with(settings.kustomization, {"patches": [*patches]})["kustomization"]
         sync = Sync(artifact.channel, known, home, path, trust, replace(settings, kustomization=kustomization))
         told = f"# For {name} alone, which follows {artifact.name}: kubectl apply -f {at}/{name}\n"

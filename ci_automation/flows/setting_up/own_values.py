@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from ci_automation.artifact.yaml import text
 from ci_automation.flows.setting_up.configuration import inline_patch, kustomization_fields
-from ci_automation.impact.overlay.bootstrapped import UnfitBootstrap, patches_of_sync, values_in
+from ci_automation.impact.overlay.bootstrapped import UnfitBootstrap, documents_in, patches_of_sync, values_in
 from ci_automation.impact.overlay.kustomization import in_words, listed_at
 from ci_automation.impact.values import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from ci_automation.artifact.tree import Tree
 
@@ -87,3 +88,21 @@ def _fields(ours: object, theirs: object, at: str) -> Iterator[str | None]:
         return
     is_text = isinstance(ours, str | int | float) and isinstance(theirs, str | int | float)
     yield at if is_text and at not in _OF_OBJECT and "/$" not in at else None
+
+
+def settled_patches(folder: Path) -> dict[str, Sequence[Mapping[str, Any]]]:
+    """Return by the names of clusters the patches that their own objects have, and those of the channel lack.
+
+    Raises:
+        UnfitBootstrap: they are no YAML.
+    """
+    usual = _patches_in(folder / "sync.yaml")
+    own = {it.parent.relative_to(folder).as_posix(): _patches_in(it) for it in sorted(folder.glob("*/**/sync.yaml"))}
+    return {name: [it for it in patches if it not in usual] for name, patches in own.items()}
+
+
+def _patches_in(path: Path) -> list[Any]:
+    """Return the patches of the Kustomization by which clusters follow a channel."""
+    values = documents_in(str(path), path.read_bytes() if path.is_file() else b"")
+    found = (listed_at(mapping(it.get("spec")), "patches") for it in values if it.get("kind") == "Kustomization")
+    return next(found, [])
