@@ -36,7 +36,7 @@ from ci_automation.flows.setting_up.answers import (
     require_action,
     require_plain,
 )
-from ci_automation.flows.setting_up.cluster_folders import read_migration
+from ci_automation.flows.setting_up.cluster_folders import read_migration, with_fitting
 from ci_automation.flows.setting_up.cluster_names import KnownClusters, patterns_of, require_known
 from ci_automation.flows.setting_up.files import actions_of
 from ci_automation.flows.setting_up.overlays import first_overlay
@@ -252,7 +252,7 @@ def own_files(
         migration = _of_family(migration, family, existing.get(first), listed)
     copied = migration.source.path if migration else str(family.first[1]) if first in existing else None
     folder = _folder(ask, top, family, known, is_there=first in there, copied=copied)
-    return OwnFiles(
+    own = OwnFiles(
         **asdict(family),
         tags=tags,
         objects=objects,
@@ -265,6 +265,7 @@ def own_files(
         signed=frozenset(name for name in there if (it := configured.get(family.channels[name])) and _is_signed(it)),
         unlike=existing[first].unlike(top, folder) if first in existing else (),
     )
+    return with_fitting(own, listed)
 
 
 def _is_signed(artifact: Artifact) -> bool:

@@ -185,6 +185,7 @@ def test_a_channel_with_an_older_flux_than_its_clusters_is_told(
     for name, how in told.items():
         assert f"Bring {name} to v2.8.8 or later before a cluster moves, or the cluster goes back: " in found[name]
         assert f": it has v2.8.6, and Git v2.8.8. To do that, {how}" in found[name]
+        assert not (clone / f"flux-manifests/{name}/clusters.txt").exists()
     first, _ = parse_config((clone / CONFIG).read_bytes(), CONFIG).artifacts
     assert first.paused is ("staging" not in told)  # a run has to publish there
     assert any("write `paused: true` below `name: staging`" in it for it in listed(clone)) is False
@@ -207,8 +208,11 @@ def test_a_cluster_is_compared_with_what_its_own_channel_has(
     for cluster, version in (("staging/s1", "v2.8.6"), ("production/p1", "v2.8.6"), ("production/p2", "v2.8.7")):
         bootstrap(clone, f"clusters/{cluster}/flux-system", version=version)
     assert run([*SETUP]) == 0
-    told = [re.fullmatch(r"Update to (\S+) in Git, .*: (.*)\.", it) for it in listed(clone)]
+    left_out = r" No step below moves them until then\. Then run `setup` again\."
+    told = [re.fullmatch(rf"Update to (\S+) in Git, .*: (.*)\.{left_out}", it) for it in listed(clone)]
     assert {it[1]: it[2] for it in told if it} == behind
+    moving = {name for path in clone.glob("flux-manifests/*/clusters.txt") for name in path.read_text().split()}
+    assert moving == {None: set(), "v2.8.6": {"production/p1"}, "v2.8.7": {"production/p2"}}[production]
 
 
 def test_an_overlay_that_is_asked_for_has_the_files_of_the_artifact(clone: Path, registry: InMemoryRegistry) -> None:

@@ -436,7 +436,11 @@ def test_objects_are_those_that_the_oldest_cluster_of_the_channel_knows(
     for cluster, version in (("staging", "v2.8.8"), ("production-eu", "v2.5.1"), ("production-us", "v2.8.8")):
         bootstrap(clone, f"clusters/{cluster}/flux-system", version=version)
     listed = left(*THREE)
-    assert line(listed, "Update to v2.8.8 in Git").endswith(" when it moves: production-eu (v2.5.1).")
+    assert line(listed, "Update to v2.8.8 in Git").endswith(
+        " when it moves: production-eu (v2.5.1). No step below moves them until then. Then run `setup` again."
+    )
+    names = clone / "flux-manifests/production/clusters.txt"
+    assert names.read_text() == "production-us\n"
     assert line(listed, "command init, artifact staging, to v2.8.8.")
     versions = {
         name: next(yaml.safe_load_all((clone / f"flux-manifests/{name}/sync.yaml").read_text()))["apiVersion"]
@@ -450,7 +454,7 @@ def test_no_cluster_goes_back_to_the_version_of_the_first_channel(clone: Path, l
     bootstrap(clone, "clusters/staging/flux-system", version="v2.8.6")
     bootstrap(clone, "clusters/production/flux-system", version="v2.8.8")
     listed = left(*THREE)
-    assert line(listed, "Update to v2.8.8 in Git").endswith(" when it moves: staging (v2.8.6).")
+    assert " when it moves: staging (v2.8.6). No step" in line(listed, "Update to v2.8.8 in Git")
     assert line(listed, "command init, artifact staging, to v2.8.8.")
     assert "render --flux-version v2.8.6)" in block(listed, "Add as patches")
 
@@ -717,10 +721,18 @@ def test_a_patch_with_another_value_comes_into_a_promoted_channel_if_kustomize_b
     told = line(left(*THREE), "production-us differs from staging: memory.yaml")
     (command,) = re.findall(r"Only patches differ: `flux-manifests (.*?)` gives it a channel of its own, prom", told)
     listed = left(*command.split(), "--yes")
+    names = clone / "flux-manifests/production-us/clusters.txt"
+    if version != "v2.8.8":
+        assert not names.exists()
+        names.write_text("production-us\n")
+        listed = left("setup", "--yes")
+        assert "Steps below move them all the same, since clusters.txt names them." in line(
+            listed, "Update to v2.8.8 in"
+        )
     assert not any("differs from" in it for it in listed)
     told = line(listed, "Read `sync` of production-us in .github/flux-manifests.yaml: it has the patches that the")
     assert told.endswith("lacks, from clusters/production-us/flux-system. With it, kustomize builds the same objects.")
-    assert (clone / "flux-manifests/production-us/clusters.txt").read_text() == "production-us\n"
+    assert names.read_text() == "production-us\n"
     _, applied = yaml.safe_load_all((clone / "flux-manifests/production-us/sync.yaml").read_text())
     target = {"kind": "Deployment", "name": "source-controller"}
     assert applied["spec"]["patches"] == [{"patch": more, "target": target}]
@@ -1076,6 +1088,10 @@ def test_what_was_edited_in_components_is_printed_by_the_commands_of_the_list(
         bootstrap(clone, f"clusters/{name}/flux-system", **own)
     edit(clone / "clusters/stable-2/flux-system")
     listed = left(*THREE)
+    if "version" in own:
+        assert not (clone / "flux-manifests/stable/clusters.txt").exists()
+        (clone / "flux-manifests/stable/clusters.txt").write_text("stable-1\nstable-2\n")
+        listed = left(*THREE, "--yes")
     moving = {it for path in clone.glob("flux-manifests/*/clusters.txt") for it in path.read_text().split()}
     assert ("stable-2" in moving) is bool(own)  # nothing here proves what another version or registry makes of them
     commands = block(listed, "Add as patches what this prints, if anything")

@@ -188,6 +188,25 @@ class Migration(Struct, frozen=True):
         return min(it.version for it in self.folders.get(channel) or self.folders.get(ANY) or self.every)
 
 
+def first_version(answers: OwnFiles, channel: str) -> Version:
+    """Return the version that a channel has, or begins with, as far as it is known."""
+    there = answers.existing.get(answers.holder(channel))
+    return there.version if there else answers.version
+
+
+def with_fitting(answers: OwnFiles, listed: Mapping[str, Sequence[str]]) -> OwnFiles:
+    """Return the same without clusters that move to a channel with another version, but for those `listed` before."""
+    if (it := answers.migration) is None:
+        return answers
+    moving = {}
+    for channel, names in it.moving.items():
+        begins = first_version(answers, channel)
+        unfit = {it.names.name(folder.path) for folder in it.folders.get(channel, ()) if folder.version != begins}
+        if fitting := [name for name in names if name in listed[channel] or name not in unfit]:
+            moving[channel] = tuple(fitting)
+    return replace(answers, migration=replace(it, moving=moving))
+
+
 def own_patches(answers: OwnFiles, channel: str) -> dict[str, Sequence[Mapping[str, Any]]]:
     """Return by the names of clusters the patches that their own objects get, after those of the channel."""
     found = dict(answers.settled.get(channel, {}))

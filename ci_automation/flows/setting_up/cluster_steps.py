@@ -189,7 +189,7 @@ def _behind(answers: Answers) -> Iterator[str]:
             how = f"promote it from {sources[holder]}" if holder in sources else how
             yield (
                 f"Bring {holder} to {wanted} or later before a cluster moves, or the cluster goes back: it has "
-                f"{has.version}, and Git {wanted}. To do that, {how}."
+                f"{has.version}, and Git {wanted}. To do that, {how}. Then run `setup` again."
             )
 
 

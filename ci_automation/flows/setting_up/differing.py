@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.yaml import yaml_of
 from ci_automation.flows.setting_up.answers import CLUSTERS, CONFIGURATION, Answers
+from ci_automation.flows.setting_up.cluster_folders import first_version
 from ci_automation.flows.setting_up.cluster_names import ANY, patterns_for
 from ci_automation.flows.setting_up.configuration import settings_with
 from ci_automation.impact.change import some_of
@@ -29,16 +30,20 @@ def left_to_settle(answers: Answers, migration: Migration) -> Iterator[str]:
     names = migration.names
     if unnamed := [names.name(it.path) for it in migration.folders.get(ANY, ())]:
         yield _without_channel(answers, unnamed)
-    older: dict[Version, list[str]] = {}
+    older: dict[tuple[Version, bool], list[str]] = {}
     for channel, there in _of_channels(migration):
-        holder = answers.existing.get(answers.holder(channel))
-        begins = holder.version if holder else migration.version
+        begins = first_version(answers, channel)
         for it in there:
             if it.version < begins:
-                older.setdefault(begins, []).append(f"{names.name(it.path)} ({it.version})")
-    for begins, behind in sorted(older.items()):
+                moves = names.name(it.path) in migration.moving.get(channel, ())
+                older.setdefault((begins, moves), []).append(f"{names.name(it.path)} ({it.version})")
+    for (begins, moves), behind in sorted(older.items()):
+        told = "No step below moves them until then"
+        if moves:
+            told = f"Steps below move them all the same, since {CLUSTERS} names them"
         yield (
-            f"Update to {begins} in Git, as until now, so that no cluster changes when it moves: {enumerated(behind)}."
+            f"Update to {begins} in Git, as until now, so that no cluster changes when it moves: {enumerated(behind)}. "
+            f"{told}. Then run `setup` again."
         )
     yield from _differing(answers, migration)
 
