@@ -37,7 +37,7 @@ from ci_automation.flows.setting_up.answers import (
     require_plain,
 )
 from ci_automation.flows.setting_up.cluster_folders import read_migration, with_fitting
-from ci_automation.flows.setting_up.cluster_names import KnownClusters, patterns_of, require_known
+from ci_automation.flows.setting_up.cluster_names import KnownClusters, contexts_in, patterns_of, require_known
 from ci_automation.flows.setting_up.files import actions_of
 from ci_automation.flows.setting_up.overlays import first_overlay
 from ci_automation.flows.setting_up.own_values import settled_patches
@@ -227,14 +227,17 @@ def own_files(
     `tags` has the channels of all families.
 
     Raises:
-        UnfitAnswer: an option names another folder than the configuration, or clusters or a channel that are not there.
+        UnfitAnswer: an option names another folder than the configuration, or clusters or a channel that are not there;
+            or a list has a line that is no name.
         UnknownCluster: a list of clusters has a name that no folder has.
         UnfitClusterFolder: a folder of `flux bootstrap` cannot be taken over.
         UnfitBootstrap: the objects of a cluster are no YAML.
     """
     first, channel = family.first
     known = configured.get(channel)
-    every = {name: (written_at(top / objects / name / CLUSTERS) or "").split() for name in tags}
+    at = {name: f"{objects}/{name}/{CLUSTERS}" for name in tags}
+    contexts = {name: contexts_in(path, written_at(top / path) or "") for name, path in at.items()}
+    every = {name: [*it] for name, it in contexts.items()}
     settled = {name: settled_patches(top / objects / name) for name in family.channels}
     listed = {name: every[name] for name in family.channels}
     synced = bootstrapped_folders(top)
@@ -262,6 +265,7 @@ def own_files(
         migration=migration,
         existing=existing,
         settled=settled,
+        contexts={cluster: it for each in contexts.values() for cluster, it in each.items()},
         signed=frozenset(name for name in there if (it := configured.get(family.channels[name])) and _is_signed(it)),
         unlike=existing[first].unlike(top, folder) if first in existing else (),
     )

@@ -217,8 +217,13 @@ def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> di
         components = COMPONENTS_PATH  # runs find it in the artifact
     answers = replace(answers, components=components)
     named = [(name, it) for name, it in (folders.moving if folders else {}).items() if name in answers.named]
-    lists = {f"{answers.objects}/{name}/{CLUSTERS}": "\n".join((*clusters, "")) for name, clusters in named}
+    lists = {f"{answers.objects}/{name}/{CLUSTERS}": _list_of(clusters, answers.contexts) for name, clusters in named}
     return {**lists, **overlay.new, **setup_files(answers, applied, read)}
+
+
+def _list_of(clusters: Iterable[str], contexts: Mapping[str, str]) -> str:
+    """Return the list of a channel's clusters, with the contexts that have other names."""
+    return "".join(f"{' '.join(dict.fromkeys((it, contexts.get(it, it))))}\n" for it in clusters)
 
 
 def _path_of(top: Path, answers: Answers) -> str | None:

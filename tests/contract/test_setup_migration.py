@@ -46,7 +46,7 @@ REFERRED = {  # by its number in the tutorial
     r"Run the loop of step (\d+), which": "set `prune: false`",
     r"Steps (\d+) to \d+ of the list, which": "Tick ",
     r"Steps \d+ to (\d+) of the list, which": "artifact stable",
-    r"Then steps (\d+) and \d+\.": "Give the contexts",
+    r"Then steps (\d+) and \d+\.": "Where kubectl and flux know",
     r"Then steps \d+ and (\d+)\.": "with a TOKEN",
     r"\| (\d+) \| for one cluster: waits": "Move one cluster.",
     r"\| (\d+) \| leaves only": "delete Flux from their folders",
@@ -204,7 +204,7 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
     assert all("prune: false" in sync_of(cluster) for cluster in CLUSTERS)
     terminal.merge(block(listed, "Commit the files"))
     assert not any("set `prune: false`" in it for it in left(*THREE, "--yes"))  # Git has it
-    names = terminal.run(block(listed, "Give the contexts"))
+    names = terminal.run(block(listed, "Where kubectl and flux know"))
     assert sorted(names) == sorted(f"kubectl config get-contexts {cluster}" for cluster in CLUSTERS)
     for channel, clusters in (("staging", CLUSTERS[:1]), ("production", CLUSTERS[1:3]), ("stable", CLUSTERS[3:])):
 
@@ -293,6 +293,42 @@ def test_forty_clusters_have_few_boxes_and_each_its_name(clone: Path, left: Call
     assert terminal.code == 0  # the shell in which it is pasted stays open
     unready = terminal.run(move, fails="*jsonpath*")
     assert unready == first[:1]  # nothing is suspended or applied before Git stops pruning
+
+
+def test_a_context_with_another_name_follows_the_name_of_its_cluster(
+    clone: Path, left: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for cluster in (*CLUSTERS, "production-1", "production-01"):
+        bootstrap(clone, f"clusters/{cluster}/flux-system")
+    listed = left(*THREE)
+    names, arn = clone / "flux-manifests/production/clusters.txt", "arn:aws:eks:eu-west-1:1:cluster/eu"
+    names.write_text(names.read_text().replace("production-eu", f"production-eu  {arn}").replace("01", "01 one"))
+    assert "as `NAME CONTEXT`, and run `setup` again. This stops at" in line(
+        listed, "Where kubectl and flux know a cluster by another name"
+    )
+    terminal = Terminal(clone)
+    found = terminal.run(block(listed, "Where kubectl and flux know"))
+    contexts = ["one", "production-1", arn, "production-us"]
+    assert found == [f"kubectl config get-contexts {it}" for it in (*contexts, "stable", "staging")]
+    move = of("production", block(listed, "Move one cluster.", ALL))
+    assert terminal.run(move) == moves("one", "production")
+    assert terminal.run(move.replace("MOST=1", "MOST=999")) == [it for at in contexts for it in moves(at, "production")]
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "as flux bootstrap leaves it")
+    terminal.run(of("production", block(listed, "delete Flux from their folders")))
+    assert (clone / "clusters/production-eu/flux-system/kustomization.yaml").read_text() == ONLY_SYNC
+    for name in ("staging", "stable", "production-us", "production-1", "production-01"):
+        shutil.rmtree(clone / f"clusters/{name}", ignore_errors=True)
+    for name in ("staging", "stable"):
+        (clone / f"flux-manifests/{name}/clusters.txt").unlink()
+    bootstrap(clone, "clusters/production-eu/flux-system")
+    names.write_text(f"production-eu {arn}\n")
+    listed = left("setup", "--yes")
+    assert names.read_text() == f"production-eu {arn}\n"
+    assert terminal.run(block(listed, "Move production-eu.")) == moves(arn, "production")
+    names.write_text("production-eu a b\n")
+    assert run(["setup", "--yes"]) == 2
+    assert "has the line 'production-eu a b', which is neither" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("channel", ["", "other"], ids=["none", "unknown"])
@@ -595,7 +631,12 @@ def test_a_cluster_that_differs_gets_a_channel_of_its_own_by_the_command_of_the_
     assert sorted(taken) == ["kustomization.yaml", "memory.yaml"]
     names = {it.parent.name: it.read_text().split() for it in (clone / "flux-manifests").glob("*/clusters.txt")}
     assert (names["production"], names["production-us"]) == (["production-eu"], ["production-us"])
-    for words in ("set `prune: false`", "Give the contexts", "with a TOKEN that may only pull", "Look in this clone"):
+    for words in (
+        "set `prune: false`",
+        "Where kubectl and flux know",
+        "with a TOKEN that may only pull",
+        "Look in this clone",
+    ):
         assert line(listed, words)  # once for all clusters: to make a Secret twice fails
     assert "kubectl --context production-us apply -f flux-manifests/production-us &&" in block(listed, "Move prod", US)
     assert listed.index("At last") > listed.index(US)

@@ -252,7 +252,7 @@ def test_the_commands_of_the_list_move_a_cluster_and_those_of_the_tutorial_give_
         digest = str(program.succeed("update", channel, "--releases", flux_releases, *pair.signing)["digest"])
         cluster.kubectl("config", "rename-context", "real", "production")
         try:
-            paste("Give the contexts")
+            paste("Where kubectl and flux know")
             paste("In each cluster, make the Secret")
             paste("Careful: set `prune: false`")
             checkout.commit({})

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CONFIGURATION = ".github/flux-manifests.yaml"
 USUAL_WAIT = "24h"
 OBJECTS = "flux-manifests"
-CLUSTERS = "clusters.txt"  # in a channel's folder of objects: the names of the clusters that come to it, one a line
+CLUSTERS = "clusters.txt"  # in a channel's folder of objects: the clusters that come to it, as NAME or NAME CONTEXT
 # What goes into workflows as it is: a name that YAML, a pattern or an expression of GitHub would read as more is none.
 _PLAIN = {
     "repository": re.compile(r"[A-Za-z0-9][\w-]*/(?!\.\.?$)[\w.-]+", re.ASCII),
@@ -74,7 +74,8 @@ class OwnFiles(Family, frozen=True, kw_only=True):
 
     `tags` are those in the repository of each channel; None: not known. `existing` are channels that are there, as far
     as they could be read; of the first, the files in `unlike` are not as in the overlay. Those in `signed` have what a
-    signer signed whom the configuration trusts. By channel and cluster, `settled` are patches of clusters' own objects.
+    signer signed whom the configuration trusts. By channel and cluster, `settled` are patches of clusters' own objects;
+    `contexts` of kubectl are by cluster.
     The first channel takes over what the folders of a `migration` have. In
     the artifact, `components` is the path of Flux's components, which `flags` of `flux install` made. Below `objects`
     each channel has the folder that its clusters apply.
@@ -88,6 +89,7 @@ class OwnFiles(Family, frozen=True, kw_only=True):
     migration: Migration | None
     existing: Mapping[str, Existing]
     settled: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
+    contexts: Mapping[str, str]
     signed: frozenset[str]
     unlike: tuple[str, ...] = ()
 

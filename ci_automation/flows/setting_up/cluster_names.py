@@ -84,6 +84,18 @@ def folders_by_channel(paths: Iterable[str], names: ClusterNames, known: KnownCl
     return {channels[0]: there} if (there := named[channels[0]] or named[ANY]) else {}
 
 
+def contexts_in(path: str, written: str) -> dict[str, str]:
+    """Return the contexts of the clusters that a list has, by their names.
+
+    Raises:
+        UnfitAnswer: a line has more than a name and a context.
+    """
+    lines = [it.split() for it in written.splitlines()]
+    if wrong := [it for it in lines if len(it) > len(("name", "context"))]:
+        raise UnfitAnswer(f"{path} has the line {' '.join(wrong[0])!r}, which is neither NAME nor NAME CONTEXT")
+    return {it[0]: it[-1] for it in lines if it}
+
+
 def patterns_of(words: str, channels: Collection[str], synced: Sequence[str]) -> list[tuple[str, str]]:
     """Return the patterns for clusters' names that words such as `production=prd-*` have, each with its channel.
 

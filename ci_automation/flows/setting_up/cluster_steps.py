@@ -1,7 +1,7 @@
 """The steps by which clusters come to verify and follow a channel, and move from `flux bootstrap` to it, in the list.
 
-A channel's clusters move one first, then the others, by a loop over their names. The file `CLUSTERS` has these, which
-are the names of their contexts for kubectl and flux too.
+A channel's clusters move one first, then the others, by a loop over their names. The file `CLUSTERS` has these, and
+their contexts for kubectl and flux if they have other names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ci_automation.flows.setting_up.cluster_folders import own_patches
 from ci_automation.flows.setting_up.configuration import PUBLIC_KEY
 from ci_automation.flows.setting_up.differing import enumerated, left_to_settle
 from ci_automation.flows.setting_up.files import cluster_trust
-from ci_automation.flows.setting_up.todo import CAREFUL, READY, Block, chain, changed_prune, in_clusters, in_each
+from ci_automation.flows.setting_up.todo import CAREFUL, NAMES, READY, Block, chain, changed_prune, in_clusters, in_each
 from ci_automation.flux.options import as_arguments
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC, patches_of_sync
 from ci_automation.impact.overlay.kustomization import listed_at
@@ -168,10 +168,11 @@ def left_to_name(answers: Answers) -> Iterator[str]:
     """Yield how commands come to know the clusters by the names that the list has for them, and clusters the key."""
     yield from _behind(answers)
     if answers.migration and answers.migration.moving:
+        lists = f"{answers.objects}/CHANNEL/{CLUSTERS}"
         yield (
-            "Give the contexts of kubectl and flux the names that clusters have below: `kubectl config rename-context "
-            "OLD NAME`. This stops at one that is missing.\n"
-            f"{in_each(answers, ['kubectl config get-contexts $it > /dev/null'])}"
+            f"Where kubectl and flux know a cluster by another name, write that CONTEXT after it in {lists}, as `NAME "
+            f"CONTEXT`, and run `setup` again. This stops at a context that is missing.\n"
+            f"{in_each(answers, ['kubectl config get-contexts $at > /dev/null'])}"
         )
         yield from left_to_trust(answers, answers.home)
 
@@ -214,10 +215,10 @@ def _moved(answers: Answers, block: Block, migration: Migration) -> Iterator[str
     git = [f"-n {by.namespace} {{}} kustomization {by.name}" for by in source.applied]
     prunes_not = "--for=jsonpath='{.spec.prune}'=false --timeout=15m"
     commands = (
-        *(f"kubectl --context $it {one.format('wait')} {prunes_not}" for one in git),
-        *(f"flux --context $it {one.format('suspend')}" for one in git),
+        *(f"kubectl --context $at {one.format('wait')} {prunes_not}" for one in git),
+        *(f"flux --context $at {one.format('suspend')}" for one in git),
         *_applied(answers, block),
-        f"kubectl --context $it -n {source.options.namespace} {READY}",
+        f"kubectl --context $at -n {source.options.namespace} {READY}",
     )
     loop = in_each(answers, commands, block.channel)
     then = enumerated(f"CHANNEL={it}" for it in others) if others else ""
@@ -226,7 +227,7 @@ def _moved(answers: Answers, block: Block, migration: Migration) -> Iterator[str
     failing = f"When a command fails: {answers.docs}/tutorials/from-bootstrap.md#when-a-command-fails"
     if any(len(names) > 1 for names in migration.moving.values()):
         rest = "Look at it, and paste this with MOST=999 for the others."
-        loop = loop.replace("$(cat ", "$(head -n $MOST ")
+        loop = loop.replace(NAMES, "awk -v most=$MOST 'NR <= most {print $1}'")
         yield block.step(f"{begin}Move one cluster. {why} {rest} {failing}", loop, "MOST=1")
     else:
         which = "its cluster" if others else migration.moving[first][0]
@@ -242,7 +243,7 @@ def _applied(answers: Answers, block: Block) -> Iterator[str]:
     if not own.isdisjoint(moving):
         yield f"own={at}/$it && {{ [ -d $own ] || own={at}; }}"
         at = "$own"
-    yield f"kubectl --context $it apply -f {at}"
+    yield f"kubectl --context $at apply -f {at}"
 
 
 def _left_by_git(answers: Answers, block: Block, migration: Migration) -> Iterator[str]:
@@ -264,8 +265,8 @@ def _left_by_git(answers: Answers, block: Block, migration: Migration) -> Iterat
     if applied := migration.source.applied:
         resumed = (
             f"{{ ! git cat-file -e FETCH_HEAD:{path}/{COMPONENTS} 2> /dev/null || ! echo '{branch} still has it'; }}",
-            *(f"flux --context $it -n {by.namespace} reconcile source git {by.source}" for by in applied),
-            *(f"flux --context $it -n {by.namespace} resume kustomization {by.name}" for by in applied),
+            *(f"flux --context $at -n {by.namespace} reconcile source git {by.source}" for by in applied),
+            *(f"flux --context $at -n {by.namespace} resume kustomization {by.name}" for by in applied),
         )
         loop = chain((f"git fetch -q origin {branch}", in_each(answers, resumed, channel)))
         yield f"Let Git apply the rest again. This stops where the folder still has {COMPONENTS} on {branch}.\n{loop}"

@@ -6,6 +6,7 @@ A command is for each cluster of a list, and for one channel after the other.
 from __future__ import annotations
 
 import re
+import shlex
 from itertools import count, takewhile
 from operator import eq
 from typing import TYPE_CHECKING
@@ -146,6 +147,7 @@ def _steps(page: str, ticked: str = " xX") -> set[tuple[str, str]]:
     }
 
 
+NAMES = "awk '{print $1}'"  # of the clusters in a list
 READY = "wait ocirepository,kustomization flux-manifests --for=condition=Ready --timeout=5m"  # of kubectl
 
 
@@ -180,7 +182,7 @@ def changed_prune(migration: Migration, before: str, after: str) -> str:
 def in_clusters(answers: Answers, command: str) -> str:
     """Return a command with kubectl for each cluster: in a loop where a list has their names."""
     if answers.migration and answers.migration.moving:
-        return in_each(answers, [command.replace("kubectl ", "kubectl --context $it ")])
+        return in_each(answers, [command.replace("kubectl ", "kubectl --context $at ")])
     return command
 
 
@@ -188,14 +190,16 @@ def in_each(answers: Answers, commands: Iterable[str], channel: str = "*") -> st
     """Return a loop of commands on `$it` over the clusters of a channel, of `$CHANNEL` or of all, up to a failure.
 
     A failure makes its exit code 1, and leaves the shell. Of just one cluster of a channel or of all, it is the
-    commands alone.
+    commands alone. `$at` is the cluster's context: what follows its name in the list, else its name.
     """
     listed = answers.migration.moving if answers.migration else {}
     names = answers.moving if channel == "*" else listed.get(channel, ())
+    made, file = chain(commands), f"{answers.objects}/{channel}/{CLUSTERS}"
     if len(names) == 1:
-        return chain(commands).replace("$it", names[0])
-    body = chain(('echo "$it:"', *commands)).replace("\n", "\n  ")
-    return f"(for it in $(cat {answers.objects}/{channel}/{CLUSTERS}); do\n  {body} || exit 1\ndone)"
+        return made.replace("$at", shlex.quote(answers.contexts.get(names[0], names[0]))).replace("$it", names[0])
+    context = (f"at=$(awk -v it=$it '$1\"\" == it {{print $NF; exit}}' {file})",) if "$at" in made else ()
+    body = chain(('echo "$it:"', *context, made)).replace("\n", "\n  ")
+    return f"(for it in $({NAMES} {file}); do\n  {body} || exit 1\ndone)"
 
 
 def chain(commands: Iterable[str]) -> str:

@@ -105,7 +105,7 @@ def test_take_the_fields_of_sync_in_the_guides(page: str) -> None:
     blocks = re.findall(r"^```yaml\n(.*?)^```", (DOCS / f"guides/{page}.md").read_text(), re.MULTILINE | re.DOTALL)
     values = [yaml.safe_load(dedent(block)) for block in blocks]
     entries = [it for value in values for it in (value if isinstance(value, list) else value.get("artifacts", [value]))]
-    followed = [each for it in entries for each in (it["sync"], it["sync"].get("fleet", {}))]
+    followed = [each for it in entries if "sync" in it for each in (it["sync"], it["sync"].get("fleet", {}))]
     kinds = {"source": ("source", "OCIRepository"), "kustomization": ("kustomize", "Kustomization")}
     specs = [(key, each[key]) for each in followed for key in kinds if key in each]
     assert specs
