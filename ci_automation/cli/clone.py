@@ -112,6 +112,12 @@ def written_at(path: Path) -> str | None:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
+def applied_path(folder: Path) -> str | None:
+    """Return the path that the objects in a channel's folder apply."""
+    written = written_at(folder / "sync.yaml") or ""
+    return found[1] if (found := re.search(r"^  path: (\./\S*)$", written, re.MULTILINE)) else None
+
+
 def after_change(top: Path, path: str) -> str:
     """Return what to do about a file of `setup` that is going to change, and whether Git has what it was."""
     if path.endswith("/sync.yaml"):

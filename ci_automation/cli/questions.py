@@ -148,16 +148,17 @@ def answered_action(ask: Questions, signing: Iterable[str | None], shipped: str,
 
 
 def answered_ways(
-    ask: Questions, place: GitHubPlace, known: Artifact | None, every: Iterable[Artifact]
+    ask: Questions, place: GitHubPlace, family: Family, configured: Mapping[Reference, Artifact]
 ) -> tuple[SigningMode, str]:
-    """Return how runs sign and ask: as configured for a channel, unless an option says otherwise.
+    """Return how runs sign and ask: as configured for a family, unless an option says otherwise.
 
-    A code approves if it does for `every` channel, and pull requests ask.
+    A code approves if it does for all that is configured, and pull requests ask.
     """
+    known = configured.get(family.first[1]) or next(iter(configured.values()), None)
     if known is not None:
         keyed = known.signing.mode in {SigningMode.KEY, SigningMode.KMS}
         usual = str(known.approval.via or ApprovalVia.PULL_REQUEST)
-        if usual == ApprovalVia.PULL_REQUEST and all(it.approval.operations_by_code for it in every):
+        if usual == ApprovalVia.PULL_REQUEST and all(it.approval.operations_by_code for it in configured.values()):
             usual = "code"
         return SigningMode(ask.told["signing"] or ("key" if keyed else "keyless")), ask.told["approval"] or usual
     own = (

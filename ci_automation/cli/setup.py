@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +14,7 @@ from ci_automation.artifact.reference import OciRepository
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.cli.clone import (
     after_change,
+    applied_path,
     default_branch,
     free_folder,
     require_own,
@@ -212,8 +212,9 @@ def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> di
     overlay = first_overlay(top, answers.overlay, taken, complete=there is not None)
     components = answers.components or (there.components if there else overlay.components)
     applied = sync_path([*overlay.tree.by_path, components], components)
+    folder = top / answers.objects / answers.first[0]
     if not answers.overlay:
-        applied = sync_path(there.tree.by_path, there.components) if there else _path_of(top, answers) or applied
+        applied = sync_path(there.tree.by_path, there.components) if there else applied_path(folder) or applied
         components = COMPONENTS_PATH  # runs find it in the artifact
     answers = replace(answers, components=components)
     named = [(name, it) for name, it in (folders.moving if folders else {}).items() if name in answers.named]
@@ -226,12 +227,6 @@ def _list_of(clusters: Iterable[str], contexts: Mapping[str, str]) -> str:
     return "".join(f"{' '.join(dict.fromkeys((it, contexts.get(it, it))))}\n" for it in clusters)
 
 
-def _path_of(top: Path, answers: Answers) -> str | None:
-    """Return the path that the objects of the first channel have now."""
-    written = written_at(top / answers.objects / answers.first[0] / "sync.yaml") or ""
-    return found[1] if (found := re.search(r"^  path: (\./\S*)$", written, re.MULTILINE)) else None
-
-
 def _answered(ask: Questions, top: Path, after: str | None, config: Config | None) -> list[Answers]:
     """Return what the options, the clone and a person say of each family."""
     place, configured = answered_place(ask, top), {it.channel: it for it in config.artifacts} if config else {}
@@ -241,10 +236,7 @@ def _answered(ask: Questions, top: Path, after: str | None, config: Config | Non
     signers = [written_at(top / WORKFLOWS / it) for it in ("flux.yaml", "approve.yaml")]
     shipped = shipped_pin()
     action = answered_action(ask, signers, shipped, place)
-    of_first = configured.get(next(it for it in found if it.named).first[1])
-    signing, approval = answered_ways(
-        ask, place, of_first or next(iter(configured.values()), None), configured.values()
-    )
+    signing, approval = answered_ways(ask, place, next(it for it in found if it.named), configured)
     said = {**ask.told, "action": action, "signing": signing, "approval": approval, "after": after}
     channels = said.pop("channels") or " ".join("" if config else str(it) for it in found[0].channels.values())
     moving = tuple(name for it in own if it.migration for there in it.migration.moving.values() for name in there)

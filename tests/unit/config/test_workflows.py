@@ -586,7 +586,7 @@ def test_without_a_repository_no_subject_is_checked() -> None:
 
 def test_an_enterprise_server_has_an_issuer_of_its_own() -> None:
     place = GitHubPlace("acme/fleet", server="https://ghe.acme.com")
-    config, own = CONSUMERS[1], f"issuer: {place.issuer}"
+    config, own = CONSUMERS[1], f"issuer: https://{place.host}/_services/token"
     of_server = {
         name: it.replace("https://github.com/", "https://ghe.acme.com/") for name, it in texts(CONSUMERS).items()
     }
