@@ -193,6 +193,10 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit:  # click's own way to end, where the reader is gone
         return UNREAD
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last line of defence
+        if getattr(error, "code", "") == "foreign-signature":
+            from ci_automation.cli.trust import name_key_here
+
+            name_key_here(error)
         failure = failure_of(error, verbose="-v" in arguments or "--verbose" in arguments)
         _report(failure, as_json=_wants_json(arguments))
         return failure.exit_code

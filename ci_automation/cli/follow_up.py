@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Repeat
 from ci_automation.cli.output import TO_READ, print_line, print_parts, print_text
 from ci_automation.cli.parameters import INSTALL_FLAGS
-from ci_automation.cli.trust import signing_mode
+from ci_automation.cli.trust import KEY_HERE, signing_mode
 from ci_automation.config.model import VerifyConfig
 from ci_automation.errors import Error, SigningError, UsageError
 from ci_automation.impact.change import in_shell
@@ -42,8 +42,15 @@ def _guessed(half: str) -> str:
     return name if Path(name := f"cosign.{half}").exists() else f"YOUR.{half}"
 
 
-def _is_guessed(signing: tuple[str, ...]) -> bool:
-    return signing[:4] == ("--signing", "key", "--key", _guessed("key"))
+def _guessed_key(target: Target) -> str:
+    """Return the guessed key that signs; a placeholder if another key than the public half beside it is trusted."""
+    half = Path(KEY_HERE)
+    fits = not half.exists() or target.ports.trusted is None or _has_key(half, target)
+    return _guessed("key") if fits else "YOUR.key"
+
+
+def _is_guessed(target: Target, given: Arguments) -> bool:
+    return signing_options(target, given)[:4] == ("--signing", "key", "--key", _guessed_key(target))
 
 
 def _has_key(half: Path, target: Target) -> bool:
@@ -80,7 +87,7 @@ def planned(target: Target, given: Arguments) -> tuple[str, ...]:
             return told
         half = Path(given.key).with_suffix(".pub")
         return ("--public-key", str(half), *told) if _has_key(half, target) else ("--key", given.key, *told)
-    if told or target.ports.trusted is not None or not _is_guessed(signing_options(target, given)):
+    if told or target.ports.trusted is not None or not _is_guessed(target, given):
         return told
     return ("--public-key", _guessed("pub"))
 
@@ -99,7 +106,7 @@ def signing_options(target: Target, given: Arguments) -> tuple[str, ...]:
         return ("--signing", "unsafe-unsigned", *told)
     configured = not given.key and (signing_mode(target.configured, given) is not None or bool(given.issuer))
     mode = given.signing if given.key and given.signing else "key"
-    key: tuple[str, ...] = () if configured else ("--signing", mode, "--key", given.key or _guessed("key"))
+    key: tuple[str, ...] = () if configured else ("--signing", mode, "--key", given.key or _guessed_key(target))
     if given.signing == "keyless":
         key = ("--signing", "keyless")
     return (*key, *_said(given, Repeat.SIGN), *told)
@@ -168,7 +175,7 @@ def signs_elsewhere(target: Target, given: Arguments) -> bool:
     """Return whether clusters trust an identity, such as a workflow's, and nothing says how to sign as it from here."""
     from ci_automation.signing.trust import TrustedIdentities
 
-    guessed = _is_guessed(signing_options(target, given)) and not given.key
+    guessed = _is_guessed(target, given) and not given.key
     return guessed and isinstance(target.ports.trusted, TrustedIdentities)
 
 

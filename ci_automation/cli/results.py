@@ -16,6 +16,7 @@ from ci_automation.cli.output import (
     print_table,
     print_text,
 )
+from ci_automation.cli.trust import name_key_here
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import MarkedLine
@@ -111,12 +112,9 @@ def finish(
     """
     every: tuple[Result | PromotionResult, ...] = (*results, *promotions)
     several = len(every) > 1
-    for it in results if given.output == "text" else ():
-        if isinstance(it.done, Error) and "--adopt`" in it.done.hint and "--to" not in it.done.hint:
-            name_adoption(it.target, it.done, given)
     for it in results:
-        if isinstance(it.done, Error) and not isinstance(it.target.prepared, Error):
-            it.done.hint = as_named(it.target, given, it.done.hint)
+        if isinstance(it.done, Error):
+            _name_remedies(it.target, it.done, given)
     for result in every:
         if isinstance(result.done, Error) and not several:
             raise result.done
@@ -130,6 +128,15 @@ def finish(
     for promotion in promotions:
         promotion.show(given, details=bool(details), several=several)
     return code
+
+
+def _name_remedies(goal: Target, error: Error, given: Arguments) -> None:
+    """Let the hint have what works here: the key that signed, or the whole command that adopts; and commands."""
+    is_key_here = name_key_here(error)
+    if given.output == "text" and not is_key_here and "--adopt`" in error.hint and "--to" not in error.hint:
+        name_adoption(goal, error, given)
+    if not isinstance(goal.prepared, Error):
+        error.hint = as_named(goal, given, error.hint)
 
 
 def _print_result(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningConfig, SigningMode, VerifyConfig
-from ci_automation.errors import SigningError, UsageError
+from ci_automation.errors import Error, SigningError, UsageError
 from ci_automation.net.waiting import Background
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.trust import NOBODY_NAMED, Trusted
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 
+KEY_HERE = "cosign.pub"  # as `cosign generate-key-pair` calls it
 _TOKENS = ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
 
 
@@ -238,6 +240,23 @@ def previewed(ports: Ports, artifact: Artifact | None, given: Arguments, subject
     identity = Identity(GITHUB if server == GITHUB_SERVER else f"{server}/_services/token", subject)
     own = TrustedIdentities((IdentityMatch.exact(identity),), trust_root(artifact, given)) if subject else ports.trusted
     return replace(ports, signer=AbsentSigner(identity, own), trusted=ports.trusted or own) if own else ports
+
+
+def name_key_here(error: BaseException) -> bool:
+    """Let the hint about a foreign signature name the key in this folder that made it; return whether one did."""
+    from ci_automation.signing.keys.public import load_public_key
+    from ci_automation.signing.trust import TrustedKeys
+    from ci_automation.signing.verify import ForeignSignature
+
+    if not isinstance(error, ForeignSignature):
+        return False
+    with suppress(Error):
+        here = TrustedKeys((load_public_key(KEY_HERE, os.environ, Path()),))
+        if any(it.counts for it in error.again(here)):
+            told = f"It is signed by the key of {KEY_HERE}: give --public-key {KEY_HERE}, if that is yours."
+            error.hint = error.hint.replace(ForeignSignature.hint, told)
+            return True
+    return False
 
 
 def trust_root(artifact: Artifact | None, given: Arguments) -> TrustRoot:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.attached import Said
-    from ci_automation.signing.trust import Identity, Trusted
+    from ci_automation.signing.trust import Finding, Identity, Trusted
+    from ci_automation.signing.verify import SignatureFindings
 
 
 _FOREIGN = "the files are those above; another tool packed them, so no rebuilding gives its digest"
@@ -76,7 +77,7 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
     ports.say("reading its signatures")
     evidence = gather(ports.registry, reference, observed.digest, whole=True)
     findings = examine(evidence, trusted)
-    found = (*findings.legacy, *findings.bundles)
+    found = _every(findings)
     by = next((finding.by for finding in found if finding.counts), None)
     version = observed.version
     said = ports.ledger(reference).said(observed.digest) if by is not None else ()
@@ -86,13 +87,17 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
     problem: VerificationFailed | None = None
     at = reference.at_digest(observed.digest)
     if by is None:
-        problem = refusal(at, trusted, found)
+        problem = refusal(at, trusted, found, lambda other: _every(examine(evidence, other)))
     elif version and not (judgement := judge_cluster(findings, trusted, version)).accepted:
         problem = ClusterRefuses(at, version, judgement.reason)
     elif reference.tag is not None and not immutable_version(reference.tag):
         problem = misplaced(observed, present_version(observed, ports, intent), ports, said)
     unproven = any(record.proof is Proof.NONE for record in records)
     return Verification(observed.digest, version, by, cluster_table(evidence, trusted), problem, unproven)
+
+
+def _every(findings: SignatureFindings) -> tuple[Finding, ...]:
+    return (*findings.legacy, *findings.bundles)
 
 
 def misplaced(

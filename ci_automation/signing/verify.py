@@ -17,10 +17,12 @@ from ci_automation.signing.signer import SignatureUnusable, Signer
 from ci_automation.signing.trust import Finding, Identity, Trusted, TrustedIdentities, Verified
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Digest, Reference
+
+    Examine = Callable[[Trusted], Iterable[Finding]]
 
 _SHOWN = 5
 
@@ -45,8 +47,11 @@ class ForeignSignature(VerificationFailed):
         "--issuer."
     )
 
-    def __init__(self, reference: Reference, trusted: Trusted, findings: Sequence[Finding]) -> None:
+    def __init__(
+        self, reference: Reference, trusted: Trusted, findings: Sequence[Finding], again: Examine | None = None
+    ) -> None:
         self.signers = signers(findings)
+        self.again = again or (lambda _: ())  # examines it for other signers
         reasons = sorted({reason for each in findings if (reason := each.problem or each.left_out)})
         more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
         super().__init__(f"{reference} has no valid signature of {trusted}: {'; '.join(reasons[:_SHOWN])}{more}")
@@ -133,13 +138,15 @@ def verify(
             return Verified(digest, finding.by)
         findings.append(finding)
     named = reference if reference.digest == digest else reference.at_digest(digest)
-    raise refusal(named, trusted, findings)
+    raise refusal(named, trusted, findings, lambda other: _find_signatures(registry, reference, digest, other, formats))
 
 
-def refusal(reference: Reference, trusted: Trusted, findings: Sequence[Finding]) -> Unsigned | ForeignSignature:
+def refusal(
+    reference: Reference, trusted: Trusted, findings: Sequence[Finding], again: Examine | None = None
+) -> Unsigned | ForeignSignature:
     """Return the error if no finding counts: unsigned, or signed by others. Attestations are ignored."""
     found = [finding for finding in findings if not finding.attestation]
-    return ForeignSignature(reference, trusted, found) if found else Unsigned(reference)
+    return ForeignSignature(reference, trusted, found, again) if found else Unsigned(reference)
 
 
 def signers(findings: Sequence[Finding]) -> tuple[Identity, ...]:

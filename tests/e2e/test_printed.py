@@ -17,6 +17,7 @@ import yaml
 
 from ci_automation.cli import COMMANDS, cli
 from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, packed
+from tests.fakes.world import signing_key
 from tests.unit.report.syncs import KEYED
 
 if TYPE_CHECKING:
@@ -488,6 +489,28 @@ def test_of_what_nobody_signed_the_one_next_step_is_its_adoption(
         assert ran.out.endswith(f"To adopt it first (this shows every file of it, and asks):\n{line}\n")
     assert ran.code == code
     assert ") adopted and signed; " in desk.ok(*shlex.split(line)[1:], "--yes").out
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "verify", "pull"])
+def test_a_mistyped_public_key_is_told_with_the_one_that_is_here(desk: Desk, command: str) -> None:
+    desk.init()
+    desk.write("other.pub", signing_key("other").public.to_pem())
+    ran = desk.run(command, CHANNEL, *(["out"] if command == "pull" else []), "--public-key", "other.pub")
+    told = "It is signed by the key of cosign.pub: give --public-key cosign.pub, if that is yours."
+    assert (ran.code, told in ran.err, "\nflux-manifests " in ran.err) == (10, True, False)
+    assert ("`update --adopt`" in ran.err) is (command != "verify")
+    ran = desk.run(*UPDATE, "--public-key", "other.pub")
+    assert (ran.code, "hint: Check that you meant both. To change the signer: " in ran.err) == (10, True)
+
+
+def test_no_adoption_is_printed_with_a_key_that_is_not_trusted(desk: Desk) -> None:
+    desk.init()
+    desk.write("cosign.pub", signing_key("theirs").public.to_pem())
+    desk.write("other.pub", signing_key("other").public.to_pem())
+    ran = desk.run("check", CHANNEL, "--public-key", "other.pub")
+    (line,) = (line for line in ran.err.splitlines() if line.startswith("flux-manifests "))
+    assert "--key YOUR.key --public-key other.pub" in line
+    assert desk.run("check", CHANNEL, "--public-key", "other.pub", "--output", "json").code == 10
 
 
 BACK = ("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "webhooks", "--yes")

@@ -61,7 +61,7 @@ class IdentityChange(VerificationFailed):
                 f"run once with {_ACCEPT}, then change the verify block of the clusters; it takes a key or an "
                 "identity, never both, and until then clusters stay at their present digest"
             )
-        self.hint = f"To change the signer: {way}.{workflow}"
+        self.hint = f"Check that you meant both. To change the signer: {way}.{workflow}"
 
 
 class SignerNotTrusted(VerificationFailed):
