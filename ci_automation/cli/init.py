@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -78,6 +79,7 @@ class OverlayLeftOut(UsageError):
 @click.option("--keep-sync", is_flag=True, help="with --from: keep gotk-sync.yaml in the overlay")
 @click.option("--allow-secrets", is_flag=True, help="publish Secrets that are not encrypted")
 @click.option("--still-in-git", is_flag=True, help="with --from: publish although Git still applies the folder")
+@click.option("--dry-run", is_flag=True, help="show what it would publish; write nothing")
 @takes(
     "acknowledge",
     "unsafe-unproven-rendering",
@@ -96,6 +98,7 @@ def init_command(
     keep_sync: bool,
     allow_secrets: bool,
     still_in_git: bool,
+    dry_run: bool,
     given: Arguments,
 ) -> None:
     """Publish the first artifact of a channel.
@@ -105,7 +108,8 @@ def init_command(
     --components-file names another path, which the overlay's kustomization.yaml has to list. The artifact is signed
     before the channel names it. A channel that exists is left alone, unless it would be the same. What is sure to break
     clusters, such as an overlay that cannot be built or leaves Flux out, is refused. What may break them is listed, and
-    what they get in place of Flux alone. A Secret in plain text is refused without --allow-secrets.
+    what they get in place of Flux alone: with --dry-run before anything is written. A Secret in plain text is refused
+    without --allow-secrets.
 
     With --from the folder of `flux bootstrap` is taken as it is: gotk-components.yaml says the version and the flags,
     which a rendering proves, and all other files are the overlay. Then the output is the objects by which a cluster
@@ -123,12 +127,16 @@ def init_command(
     first = propose_init(goal.channel, taken.version, goal.ports, taken.intent)
     if not allow_secrets:
         require_encrypted_build(first.hazards)
-    if source is not None:
-        steps = migration_steps(source, taken.git, keep_sync=keep_sync)
-        _print_migrated(publish_first(first, goal.ports, taken.intent), goal, given, steps)
+    if source is None:
+        _require_known_images(first)
+    if dry_run:
+        _print(first, goal, given, is_proposal=not first.is_there)
         return
-    _require_known_images(first)
-    _print(publish_first(first, goal.ports, taken.intent), goal, given)
+    done = publish_first(first, goal.ports, taken.intent)
+    if source is None:
+        _print(done, goal, given)
+    else:
+        _print_migrated(done, goal, given, migration_steps(source, taken.git, keep_sync=keep_sync))
 
 
 def _taken(
@@ -198,38 +206,52 @@ def _print_migrated(result: FirstArtifact, goal: Target, given: Arguments, steps
     print_text(objects)
 
 
-def _print(result: FirstArtifact, goal: Target, given: Arguments, steps: str = "") -> None:
+def _to_json(result: FirstArtifact, goal: Target, steps: str, *, published: bool) -> dict[str, Any]:
+    recipe = result.publication.composed.recipe
+    value = {"artifact": str(goal.channel), "version": str(recipe.version), "digest": str(result.digest)}
+    made = {
+        "published": published,
+        "signed": result.signed,
+        "files": sorted(recipe.files.by_path),
+        "components": recipe.path,
+        "proof": str(result.publication.proof),
+        "options": recipe.options.differing(),
+    }
+    found = {
+        "changes": [change.to_json() for change in result.findings.ranked()],
+        "hazards": [hazard.to_json() for hazard in result.hazards],
+        "rights": [each.to_json() for each in result.findings.rights],
+    }
+    return {**value, **made, **found, **({"migration": steps} if steps else {})}
+
+
+def _print(
+    result: FirstArtifact, goal: Target, given: Arguments, steps: str = "", *, is_proposal: bool = False
+) -> None:
     recipe = result.publication.composed.recipe
     if given.output == "json":
-        value = {"artifact": str(goal.channel), "version": str(recipe.version), "digest": str(result.digest)}
-        made = {
-            "published": not result.is_there,
-            "signed": result.signed,
-            "components": recipe.path,
-            "proof": str(result.publication.proof),
-            "options": recipe.options.differing(),
-        }
-        found = {
-            "changes": [change.to_json() for change in result.findings.ranked()],
-            "hazards": [hazard.to_json() for hazard in result.hazards],
-            "rights": [each.to_json() for each in result.findings.rights],
-        }
-        print_json({**value, **made, **found, **({"migration": steps} if steps else {})}, "init")
+        print_json(_to_json(result, goal, steps, published=not (result.is_there or is_proposal)), "init")
         return
     verb = "is there already, with exactly this content" if result.is_there else "published"
-    print_line(f"{goal.name} {verb}: Flux {recipe.version}, {result.digest}")
-    if recipe.path != COMPONENTS_PATH:
+    print_line(
+        f"{goal.name} {'would begin with this' if is_proposal else verb}: Flux {recipe.version}, {result.digest}"
+    )
+    if is_proposal:
+        print_line("\n".join(("  its files:", *(f"    {path}" for path in sorted(recipe.files.by_path)))))
+    elif recipe.path != COMPONENTS_PATH:
         print_line(f"  its components are in {recipe.path}")
     if result.unsigned:
         print_line(unsigned_upstream(str(recipe.version)))
     if result.doubt:
         print_line(f"Rendering not proven: {result.doubt}")
-    if not result.signed:
+    if not (result.signed or is_proposal):
         print_line(f"Nothing was verified: {goal.ports.why_nobody}." if result.is_there else _UNSIGNED)
     beside = beside_flux(Findings(result.findings.changes, result.hazards), every=given.verbose)
     parts = (*beside, *on_terminal(rights_blocks(result.findings.rights, every=given.verbose)))
     print_parts(parts)
     print_reading(parts, whole())
+    if is_proposal:
+        print_line("Nothing was written. To publish it, leave out --dry-run.")
 
 
 @click.command("push", cls=HeadedCommand)

@@ -164,6 +164,7 @@ FORMS: dict[str, Schema] = {
         "artifact version digest components proof",
         published=_FLAG,
         signed=_FLAG,
+        files=_TEXTS,
         options=_OBJECT,
         changes=_listed("Change"),
         hazards=_listed("Hazard"),

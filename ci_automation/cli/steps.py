@@ -123,6 +123,7 @@ def plan_command(artifact: str, out: str | None, *, exit_code: bool, given: Argu
     try:
         planned = make_plan(goal.channel, goal.ports, goal.intent)
     except Error as error:
+        error.hint += " `init --dry-run` shows what it would publish." if "`init` or " in error.hint else ""
         return finish([Result(goal, error)], given, exit_code=exit_code)
     if out is not None:
         from ci_automation.flows.files import write_file

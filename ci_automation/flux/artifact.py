@@ -50,10 +50,14 @@ class Recipe(Struct, frozen=True):
     path: str
 
     @property
+    def files(self) -> Tree:
+        """Return the files of the artifact."""
+        return self.overlay.replaced(self.path, self.components.encode()) if self.path else self.overlay
+
+    @property
     def layer(self) -> bytes:
         """Return the artifact's one layer, made anew each time: a plan makes several, and publishes few of them."""
-        files = self.overlay.replaced(self.path, self.components.encode()) if self.path else self.overlay
-        return write_archive(files)
+        return write_archive(self.files)
 
 
 class Composed(Struct, frozen=True):

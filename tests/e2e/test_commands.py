@@ -203,6 +203,26 @@ class TestInit:
         ran = desk.run("init", CHANNEL, "--flux-version", "v2.98.5", "--signing", "key", "--key", "other.key")
         assert (ran.code, "foreign-signature" in ran.err) == (10, True)
 
+    def test_a_dry_run_shows_all_of_it_and_writes_nothing(self, desk: Desk) -> None:
+        desk.write("new/kustomization.yaml", f"namePrefix: own-\nresources: [{COMPONENTS}]\n")
+        init = ("init", CHANNEL, "--flux-version", "v2.98.5", "--overlay", "new", *SIGNED)
+        before = desk.state()
+        shown = desk.ok(*init, "--dry-run").out
+        proposed = desk.ok(*init, "--dry-run", "--output", "json").json
+        assert desk.state() == before
+        files = [COMPONENTS, "kustomization.yaml"]
+        lines = ("  its files:", *(f"    {path}" for path in files))
+        headline = f"{CHANNEL} would begin with this: Flux v2.98.5, {proposed['digest']}\n"
+        assert shown.startswith(headline + "\n".join(lines))
+        assert "\nWhat can break (" in shown
+        assert shown.endswith("\nNothing was written. To publish it, leave out --dry-run.\n")
+        assert (proposed["published"], proposed["files"]) == (False, files)
+        assert desk.ok(*init).out.startswith(f"{CHANNEL} published: Flux v2.98.5, {proposed['digest']}\n")
+        assert "is there already, " in desk.ok(*init, "--dry-run").out.splitlines()[0]
+
+    def test_the_plan_of_a_channel_that_is_not_there_names_the_dry_run(self, desk: Desk) -> None:
+        assert "`init --dry-run` shows what it would publish." in desk.run("plan", CHANNEL, *TRUSTED).err
+
     def test_without_a_key_publishes_nothing(self, desk: Desk) -> None:
         ran = desk.run("init", CHANNEL, "--flux-version", "v2.98.5")
         assert (ran.code, "no-signer" in ran.err) == (22, True)
@@ -520,6 +540,7 @@ class TestJson:
             "digest",
             "published",
             "signed",
+            "files",
             "options",
             "components",
             "proof",
