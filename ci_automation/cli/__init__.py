@@ -33,7 +33,7 @@ _PARTS = {
         "demo": "Show the whole job on an embedded registry, with sample releases.",
         "setup": "Write what a fleet repository needs: workflows, configuration, and the objects for clusters.",
         "doctor": "Look for what keeps runs from their work: programs, credentials, trust, GitHub's settings, clocks.",
-        "init": "Publish the first artifact of a channel.",
+        "init": "Publish the first artifact of a channel; `update --adopt` takes over one that is there.",
     },
     "To keep a channel current": {
         "check": "Say whether a channel is current, and what could be done.",

@@ -101,7 +101,7 @@ def init_command(
     dry_run: bool,
     given: Arguments,
 ) -> None:
-    """Publish the first artifact of a channel.
+    """Publish the first artifact of a channel; `update --adopt` takes over one that is there.
 
     It holds the components of a release, rendered with the flags of `flux install`, and the overlay: --overlay, or in a
     clone of Git that of the configuration. The components are in flux-system/gotk-components.yaml, unless

@@ -47,7 +47,8 @@ class NoSigner(SigningError):
 
     hint = (
         "In GitHub Actions, give the job `permissions: {id-token: write}` and it signs keyless; elsewhere give "
-        "--signing key --key FILE (or env://NAME, or a KMS)."
+        "--signing key --key FILE (or env://NAME, or a KMS). `cosign generate-key-pair` makes a key, as does "
+        "`openssl ecparam -name prime256v1 -genkey -noout -out cosign.key`."
     )
     message = "there is no key or identity to sign with"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +16,6 @@ from ci_automation.errors import SigningError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -197,6 +198,14 @@ class KeyFileMissing(UsageError):
         super().__init__(f"no key at {where}: {reason}")
         self.variable = where.removeprefix("env://") if where.startswith("env://") else ""  # its name
 
+    def name_its_making(self, path: Path) -> None:
+        """Say in the hint how a key in a file that is not there is made."""
+        key, pub = (shlex.quote(str(path.with_suffix(suffix))) for suffix in (".key", ".pub"))
+        self.hint += (
+            f" To make one: `openssl ecparam -name prime256v1 -genkey -noout -out {key}`, then "
+            f"`openssl ec -in {key} -pubout -out {pub}`; or `cosign generate-key-pair`, with a password."
+        )
+
 
 def load_public_key(location: str, environment: Mapping[str, str], folder: Path) -> PublicKey:
     """Return the public key at `location`, a file (relative to `folder`) or `env://NAME`.
@@ -233,7 +242,10 @@ def read_key(location: str, environment: Mapping[str, str], folder: Path) -> byt
         with (folder / location).open("rb") as file:
             data = file.read(_MAX_KEY_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in it
-        raise KeyFileMissing(location, getattr(error, "strerror", None) or str(error)) from None
+        missing = KeyFileMissing(location, getattr(error, "strerror", None) or str(error))
+        if isinstance(error, FileNotFoundError):
+            missing.name_its_making(Path(location))
+        raise missing from None
     if len(data) > _MAX_KEY_BYTES:
         raise KeyUnreadable(location, "it is too large to be a key")
     return data

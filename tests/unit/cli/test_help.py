@@ -67,6 +67,9 @@ NEAREST = [
     (["rollback", "x", "y", "z"], "Got unexpected extra arguments (y z)\n"),
     (["check", "x", "y\nz"], "Got unexpected extra argument"),
     (["lift-hold", "production"], "Did you mean 'rollback --lift'?"),
+    (["lift", "production"], "Did you mean 'rollback --lift'?"),
+    (["keygen"], "Did you mean 'cosign generate-key-pair'?"),
+    (["login", "ghcr.io"], "Did you mean 'docker login'?"),
     (["render", "--component", "x"], "--components"),
     (["init", "x", "--flux-versoin", "v2.9.4"], "--flux-version"),
     (["check", "--output", "jsn"], "'text', 'json'"),
@@ -249,7 +252,7 @@ def test_what_is_not_known_names_the_nearest(
 
 
 def test_each_word_that_people_try_leads_to_a_command_and_is_none() -> None:
-    assert {name.split()[0] for name in MEANT.values() if not name.startswith("--")} <= COMMANDS.keys()
+    assert {name.split()[0] for name in MEANT.values() if not name.startswith("--")} <= {*COMMANDS, "cosign", "docker"}
     assert not MEANT.keys() & COMMANDS.keys()
 
 

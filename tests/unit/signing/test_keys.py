@@ -3,6 +3,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
+import shlex
 from hashlib import sha512
 from typing import TYPE_CHECKING, Any
 
@@ -283,6 +285,17 @@ class TestLoading:
         with pytest.raises(KeyFileMissing) as refusal:
             open_private_key(location, {"EMPTY": ""}, tmp_path)
         assert refusal.value.exit_code == 2
+
+    @pytest.mark.parametrize("location", ["keys/my team.key", "keys/my team.pub"])
+    def test_of_a_file_that_is_not_there_it_says_how_a_key_is_made(self, tmp_path: Path, location: str) -> None:
+        with pytest.raises(KeyFileMissing) as refusal:
+            load_public_key(location, {}, tmp_path)
+        commands = re.findall("`(openssl [^`]*)`", refusal.value.hint)
+        assert [shlex.split(it)[-1] for it in commands] == ["keys/my team.key", "keys/my team.pub"]
+        for other in (".", "env://NOPE"):
+            with pytest.raises(KeyFileMissing) as refusal:
+                load_public_key(other, {}, tmp_path)
+            assert "openssl" not in refusal.value.hint
 
     def test_a_file_too_large_is_not_read_to_its_end(self, tmp_path: Path) -> None:
         (tmp_path / "big").write_bytes(key_pem() + b"\n" * (64 << 10))
