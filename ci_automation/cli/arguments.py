@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import UsageError
@@ -103,6 +104,11 @@ class Arguments(Hiding, Struct, frozen=True):
     keyless: dict[TrustRoot, KeylessSigner] = field(default_factory=dict)  # of this run
     environments: dict[str, Mapping[str, str]] = field(default_factory=dict)  # same, by the key that opens with one
     keys: dict[str, LateSigner] = field(default_factory=dict)  # same: those that are kept in files and variables
+
+    def __post_init__(self) -> None:
+        """Take `dir:PATH` for releases, as the configuration has it."""
+        if self.releases:
+            force_setattr(self, "releases", self.releases.removeprefix("dir:"))
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:

@@ -110,7 +110,7 @@ def release_source(given: Arguments, config: Config | None) -> ReleaseSource:
             from ci_automation.flux.sources.directory import DirectorySource
 
             replaced = ", which replaces `source`" if config else ""
-            by_variable = given.releases and given.releases == os.environ.get("FLUX_RELEASES")
+            by_variable = given.releases and given.releases == os.environ.get("FLUX_RELEASES", "").removeprefix("dir:")
             return DirectorySource(directory, f" (from $FLUX_RELEASES{replaced})" if by_variable else "")
         case Reference() as place:
             from ci_automation.registry.releases import RegistryReleases
@@ -122,6 +122,10 @@ def release_source(given: Arguments, config: Config | None) -> ReleaseSource:
 def _mirror(given: Arguments, config: Config | None) -> Path | Reference | None:
     """Return the directory or the repository that releases come from, None if they come from GitHub."""
     if given.releases and not given.releases.startswith(("oci://", "layout:")):
+        if "://" in given.releases or given.releases.startswith("github:"):
+            from ci_automation.config.source import InvalidReleases
+
+            raise InvalidReleases(given.releases)
         return Path(given.releases)
     if given.releases is None and config is None:
         return None

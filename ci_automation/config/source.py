@@ -25,6 +25,19 @@ class InvalidSource(UsageError):
         super().__init__(f"it does not name a source of releases: {reason}")
 
 
+class InvalidReleases(UsageError):
+    """The option --releases has an address of another kind than it takes."""
+
+    hint = (
+        "Give a folder with releases (PATH or dir:PATH), or oci://HOST/REPOSITORY. Without --releases they come from "
+        "Flux's repository on GitHub, or from `source` of the configuration."
+    )
+
+    def __init__(self, text: str) -> None:
+        kind = text.partition(":")[0]
+        super().__init__(f"--releases takes a folder or a repository of a registry, and no address with {kind}:")
+
+
 class GitHubSourceConfig(Struct, frozen=True):
     """The releases of a repository on GitHub, or on the GitHub Enterprise Server at `api_url`."""
 

@@ -305,6 +305,8 @@ BAD = [
         "no such release", 21, "release-not-found", "v1.0.0", just("init", CHANNEL, "--flux-version", "v1.0.0", *SIGNED)
     ),
     Bad("no releases", 21, "unreadable-directory", "nowhere/releases.json", just(*INIT, "--releases", "nowhere")),
+    Bad("releases at a URL", 2, "invalid-releases", "no address with https:", just(*INIT, "--releases", "https://x/y")),
+    Bad("releases of GitHub", 2, "invalid-releases", "with github:", just(*INIT, "--releases", "github:fluxcd/flux2")),
     Bad(
         "checksum mismatch",
         21,

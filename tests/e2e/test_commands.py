@@ -223,6 +223,13 @@ class TestInit:
     def test_the_plan_of_a_channel_that_is_not_there_names_the_dry_run(self, desk: Desk) -> None:
         assert "`init --dry-run` shows what it would publish." in desk.run("plan", CHANNEL, *TRUSTED).err
 
+    @pytest.mark.parametrize("form", ["dir:", ""])
+    def test_a_folder_of_releases_is_named_as_in_the_configuration(self, desk: Desk, releases: Path, form: str) -> None:
+        desk.patch.setenv("FLUX_RELEASES", f"{form}{desk.folder}/none")
+        assert "none/releases.json" in (told := desk.run("render", "--flux-version", "v2.98.5").err)
+        assert "(from $FLUX_RELEASES)" in told
+        desk.ok("render", "--flux-version", "v2.98.5", "--releases", f"{form}{releases}")
+
     def test_without_a_key_publishes_nothing(self, desk: Desk) -> None:
         ran = desk.run("init", CHANNEL, "--flux-version", "v2.98.5")
         assert (ran.code, "no-signer" in ran.err) == (22, True)
