@@ -167,6 +167,8 @@ def _warn(config: Config) -> None:
                 f"{artifact.name}: this program does not know the flag --{flag}. A release whose own flux CLI lists it "
                 f"is rendered by that CLI; with any other one the run stops. {nearest_flag(flag)}"
             )
+        for told in artifact.policy.range.late_starts():
+            print_aside(f"{artifact.name}: range: {told}")
         for each in artifact.policy.acknowledge:
             if not each.is_on(now):
                 print_aside(f"{artifact.name}: {ended(each)}")

@@ -102,7 +102,7 @@ def _range(release: Release, situation: Situation) -> Verdict:
     # every pre-release out unless they name one themselves.
     if allowed.allows(version) or (situation.policy.prereleases and allowed.allows(version.release)):
         return Verdict("range", Decision.AUTO, f"{version} is in the range {allowed}", f"policy.range: {allowed}")
-    reason = f"{version} is outside of the range {allowed}"
+    reason = "; ".join((f"{version} is outside of the range {allowed}", *allowed.late_starts(version)))
     return Verdict("range", Decision.REFUSED, reason, f"policy.range: {allowed}")
 
 

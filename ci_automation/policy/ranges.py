@@ -15,6 +15,8 @@ from msgspec import Struct
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ci_automation.flux.version import Version
 
 _MAX_LENGTH = 512
@@ -79,8 +81,21 @@ class Range(Struct, frozen=True):
             for group in self.groups
         )
 
+    def late_starts(self, version: Version | None = None) -> Iterator[str]:
+        """Yield where `>` with a part of a version begins: everywhere, or where that leaves `version` out."""
+        numbers = _Candidate.of(version).numbers if version else None
+        for each in (it for group in self.groups for it in group if it.operator == ">" and 0 < it.given < _ALL_PARTS):
+            part = each.version.numbers[: each.given]
+            if numbers is None or numbers[: each.given] == part:
+                begin, written = _dotted((*part[:-1], part[-1] + 1)), ".".join(map(str, part))
+                yield f"`>{written}` begins at v{begin}; for v{_dotted(part)} and later write `>={_dotted(part)}`"
+
     def __str__(self) -> str:
         return self.text
+
+
+def _dotted(part: tuple[int, ...]) -> str:
+    return ".".join(map(str, (*part, 0, 0)[:_ALL_PARTS]))
 
 
 class _Candidate(Struct, frozen=True):

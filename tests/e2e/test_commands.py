@@ -439,6 +439,15 @@ def test_artifacts_that_share_an_overlay_folder_are_named_where_the_configuratio
     assert desk.ok("config", "validate").err == "a (clusters) and b (clusters/b) share overlay files\n"
 
 
+def test_a_range_that_begins_later_than_it_reads_is_told(desk: Desk) -> None:
+    desk.init()
+    desk.config(f"version: 1\nartifacts: [{{name: a, url: '{CHANNEL}', policy: {{range: '>2.98'}}}}]\n")
+    told = "`>2.98` begins at v2.99.0; for v2.98.0 and later write `>=2.98.0`"
+    assert desk.ok("config", "validate").err == f"a: range: {told}\n"
+    (refused,) = desk.ok("plan", "a", *TRUSTED, "--output", "json").json["plan"]["passedOver"]
+    assert refused["reasons"] == [f"v2.98.8 is outside of the range >2.98; {told}"]
+
+
 def test_a_flag_of_a_later_flux_is_told_where_the_configuration_is_checked(desk: Desk) -> None:
     desk.config("version: 1\nartifacts:\n- {name: a, url: 'layout:a:x', flags: {log-lvel: debug}}\n")
     told = desk.ok("config", "validate").err

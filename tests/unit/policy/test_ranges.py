@@ -16,6 +16,17 @@ def test_answers_as_masterminds(span: str, allowed: str, refused: str) -> None:
     assert [text for text in versions if parsed.allows(Version.parse(text))] == allowed.split()
 
 
+def test_a_part_of_a_version_begins_later_than_it_reads() -> None:
+    span = Range.parse(">2.9 <3 || >2.x || >2.9.1 || >*")
+    told = [
+        "`>2.9` begins at v2.10.0; for v2.9.0 and later write `>=2.9.0`",
+        "`>2` begins at v3.0.0; for v2.0.0 and later write `>=2.0.0`",
+    ]
+    assert list(span.late_starts()) == told
+    assert list(span.late_starts(Version.parse("v2.9.4"))) == told
+    assert list(span.late_starts(Version.parse("v2.8.4"))) == told[1:]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
