@@ -107,7 +107,7 @@ def _remarks(found: History, reference: Reference, ports: Ports) -> Iterator[str
 
 _KEY = re.compile(r"sha256:[0-9a-f]{64}")
 _NUMBER, _WHEN = "@", "when (UTC)"
-_NUMBERS = "Numbers rank versions, @1 the highest, and move; tags stay. To compare two:"
+_NUMBERS = "Newest move first. @N is the Nth highest version; a new one moves the numbers. To compare two:"
 _UNSIGNED = ("signed, not verified", "unsigned")  # of which no signer is told
 _HEAD = (_NUMBER, "version", "digest", "tag or digest", "signed", _WHEN, "what", "by", "approved", "run", "here now")
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("unjudged")
 NEVER = Policy(actions=dict.fromkeys(BUMPS, Action.NEVER))
-FOOTER = ("All signed", "It is signed", "Numbers rank", "flux-manifests ", "To read all")  # lines that are no row
+FOOTER = ("All signed", "It is signed", "Newest move", "flux-manifests ", "To read all")  # lines that are no row
 
 
 def test_the_newest_move_comes_first_whatever_its_version() -> None:
@@ -210,7 +210,7 @@ def test_the_table_shows_every_move_and_what_nobody_knows(
     assert "production)" not in next(line for line in piped if "on hold until" in line)
     assert piped[-3:-1] == [
         f"All signed by key {signing_key().public.fingerprint.short}.",
-        "Numbers rank versions, @1 the highest, and move; tags stay. To compare two:",
+        "Newest move first. @N is the Nth highest version; a new one moves the numbers. To compare two:",
     ]
     compare = shlex.split(piped[-1])[1:]
     assert compare == ["diff", f"{layout}@1", f"{layout}@2", "--public-key", str(key)]
