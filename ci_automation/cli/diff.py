@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _ROWS = 100  # of each table and list in Markdown
 _ROW = re.compile(r"(?P<artifact>.+)@(?P<number>[0-9]{1,6})")
+_MAX_NAMED = 200
 _SAME, _DIFFERS, _BREAKS = 0, 1, 3
 _BREAKING = (Certainty.CERTAIN, Certainty.POSSIBLE)
 
@@ -47,7 +48,12 @@ class NothingToCompare(UsageError):
     )
 
     def __init__(self, text: str) -> None:
-        super().__init__(f"{text[:200]!r} is no artifact, folder, file or release")
+        super().__init__(f"{text[:_MAX_NAMED]!r} is no artifact, folder, file or release")
+        if row := _ROW.fullmatch(text[:_MAX_NAMED]):
+            at = f"{row['artifact']}@{row['number']}"
+            self.hint = (
+                f"No configuration here has that name: write oci://HOST/REPOSITORY:{at} or layout:DIRECTORY:{at}."
+            )
 
 
 class NoSuchRow(UsageError):

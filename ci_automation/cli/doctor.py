@@ -130,11 +130,13 @@ def code_of_wrong(findings: Sequence[Diagnosis]) -> int:
 
 
 def examined(
-    goals: Iterable[Target], config: Config | None, place: GitHubPlace | None, top: Path, file: str | None
+    goals: Sequence[Target], config: Config | None, place: GitHubPlace | None, top: Path, file: str | None
 ) -> list[Diagnosis]:
     """Return what is found on this machine, in the checkout at `top`, and in the registries."""
     of_artifacts = told_once(it for goal in goals for it in _of_artifact(goal))
-    return [examine_kustomize(kustomize()), *of_artifacts, _of_workflows(config, place, top / _WORKFLOWS, file)]
+    builds = any(it.configured and (it.configured.overlay or it.configured.sync) for it in goals)
+    of_machine = examine_kustomize(kustomize(), needed=builds)
+    return [of_machine, *of_artifacts, _of_workflows(config, place, top / _WORKFLOWS, file)]
 
 
 def _of_artifact(goal: Target) -> Iterator[Diagnosis]:

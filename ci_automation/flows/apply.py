@@ -74,7 +74,7 @@ class NewHazard(Conflict):
         super().__init__(f"the step to {step.new_version} was planned without knowing that {hazard.sentence}")
         if hazard.gate == OVERLAY and not builds:
             self.hint = (
-                "Install kustomize, which the plan was made with; or make a new plan without it, and have it approved."
+                "Install kustomize or kubectl: the plan was made with one. Or make a new plan, and have it approved."
             )
 
 

@@ -58,12 +58,15 @@ class Diagnosis(Struct, frozen=True, rename="camel"):
     also: tuple[str, ...] = ()
 
 
-def examine_kustomize(kustomize: Kustomize | None) -> Diagnosis:
-    """Return whether kustomize starts where it is confined."""
+def examine_kustomize(kustomize: Kustomize | None, *, needed: bool = True) -> Diagnosis:
+    """Return whether kustomize starts where it is confined; `needed` says that an overlay may have to be built."""
     what = "kustomize"
-    advice = "Put kustomize 5 into PATH, on Linux with seccomp: without it, overlays with patches are not checked."
+    advice = "Put kustomize 5 or kubectl into PATH, on Linux with seccomp: without it, patches are not checked."
     if kustomize is None:
-        return Diagnosis(what, Health.WRONG, "there is none, or this is not Linux", advice, UsageError.exit_code)
+        found = "there is none, and no kubectl, or this is not Linux"
+        if not needed:
+            return Diagnosis(what, Health.UNSEEN, f"{found}; no artifact here is known to need it")
+        return Diagnosis(what, Health.WRONG, found, advice, UsageError.exit_code)
     (built,) = kustomize.builds([(_UNBUILT, ".")])
     if isinstance(built, Error):
         return Diagnosis(what, Health.WRONG, str(built), built.hint or advice, UsageError.exit_code)

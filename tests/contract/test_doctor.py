@@ -138,6 +138,8 @@ class Kustomize:
 def test_kustomize_is_good_if_it_builds() -> None:
     assert examine_kustomize(Kustomize("kind: ConfigMap\n")).health is Health.GOOD
     assert examine_kustomize(None).health is Health.WRONG
+    unneeded = examine_kustomize(None, needed=False)
+    assert (unneeded.health, unneeded.exit_code) == (Health.UNSEEN, 0)
     unusable = examine_kustomize(Kustomize(KustomizeUnusable("kustomize could not be started")))
     assert (unusable.health, unusable.found) == (Health.WRONG, "kustomize could not be started")
 

@@ -429,7 +429,7 @@ class TestApply:
     @pytest.mark.parametrize(
         ("gate", "hint"),
         [
-            ("overlay", "Install kustomize, which the plan was made with"),
+            ("overlay", "Install kustomize or kubectl: the plan was made with one."),
             ("crds", "the snapshots and manifests of this run"),
         ],
     )

@@ -143,7 +143,7 @@ class TestOverlay:
         policy = Policy(refuse=frozenset({NOT_CHECKED}))
         refused = refusal(world, NAMED, None, policy=policy)
         assert "there is no kustomize" in str(refused)
-        assert "install kustomize 5" in refused.hint
+        assert "install kustomize 5 or kubectl" in refused.hint
 
     @pytest.mark.parametrize("overlay", [OVERLAY, PATCHED, None], ids=["lists", "patches nothing", "none"])
     def test_one_that_is_fine_is_published_without_a_word(self, world: World, overlay: Tree | None) -> None:

@@ -264,6 +264,7 @@ def test_names_of_the_configuration_are_known_with_who_is_trusted_and_which_clus
     [
         pytest.param("nothing", 2, "nothing-to-compare", id="a path that is not there"),
         pytest.param("v2.9", 2, "nothing-to-compare", id="half a version"),
+        pytest.param("prod@2", 2, "or layout:DIRECTORY:prod@2.", id="a number of a name without a configuration"),
         pytest.param("v9.9.9", 21, "release-not-found", id="no release"),
         pytest.param("layout:registry:production", 20, "not-found", id="no artifact"),
         pytest.param("empty", 2, "not-whole", id="a folder without components"),

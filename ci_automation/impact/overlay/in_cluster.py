@@ -172,7 +172,7 @@ def _failure(error: str, before: str) -> Hazard:
 
 def _unchecked(reason: str) -> Hazard:
     sentence = f"the patches and images of `{_WHERE}` are not checked: {reason}"
-    remedy = "install kustomize 5 (the program, not a version manager's shim), or check the build yourself"
+    remedy = "install kustomize 5 or kubectl (not a version manager's shim), or check the build yourself"
     return Hazard(GATE, Certainty.UNCHECKED, f"{_WHERE} {reason}", sentence, (Place(_WHERE),), (remedy,))
 
 

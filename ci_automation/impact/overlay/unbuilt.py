@@ -110,7 +110,7 @@ def not_built(each: AppliedFolder, now: FolderOutcome, edit: Edit) -> Hazard:
     remedy = (
         "put the files of the remote base into the artifact, and list them instead of it"
         if each.gathered.remotes
-        else "install kustomize 5 (the program, not a version manager's shim), or check the build yourself"
+        else "install kustomize 5 or kubectl (not a version manager's shim), or check the build yourself"
     )
     # What comes from elsewhere is not what was reviewed and signed.
     certainty = Certainty.CERTAIN if each.gathered.remotes else Certainty.UNCHECKED

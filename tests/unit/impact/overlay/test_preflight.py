@@ -163,7 +163,7 @@ class TestWhatIsBuilt:
         ).hazards
         assert hazard.certainty is Certainty.UNCHECKED
         assert hazard.sentence == f"the overlay at ./ was not built: kustomize {reason}"
-        assert hazard.remedies[0].startswith("install kustomize 5 (the program, not a version manager's shim)")
+        assert hazard.remedies[0].startswith("install kustomize 5 or kubectl (not a version manager's shim)")
 
 
 class TestWhereNothingWasBefore:
