@@ -108,7 +108,7 @@ def init_command(
     --components-file names another path, which the overlay's kustomization.yaml has to list. The artifact is signed
     before the channel names it. A channel that exists is left alone, unless it would be the same. What is sure to break
     clusters, such as an overlay that cannot be built or leaves Flux out, is refused. What may break them is listed, and
-    what they get in place of Flux alone: with --dry-run before anything is written. A Secret in plain text is refused
+    what they get beside plain Flux: with --dry-run before anything is written. A Secret in plain text is refused
     without --allow-secrets.
 
     With --from the folder of `flux bootstrap` is taken as it is: gotk-components.yaml says the version and the flags,

@@ -77,7 +77,7 @@ def assess(
 
 
 def compare_with_flux_alone(components: str, after: Applied, known: Known) -> tuple[Change, ...]:
-    """Return what clusters get of `after` in place of Flux alone: these components, in the same folders, no other file.
+    """Return what clusters get of `after` beside plain Flux: these components, in the same folders, no other file.
 
     That a file is there is no change of its own.
     """

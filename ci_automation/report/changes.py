@@ -48,7 +48,8 @@ DELETES = "deletes"  # a word that has a colour of its own on a terminal
 _COUNTED = "counted"  # marks the line with the numbers of what is not listed
 NOTHING = "No object and no file changes."
 ALL_NEW = "There was nothing before: everything is new."
-BESIDE = "What clusters get in place of Flux alone"
+BREAKS = "What can break"
+BESIDE = "Beside plain Flux, clusters get"
 _FEW = 3  # harmless changes that a terminal tells one by one
 _IMAGES = 6  # as many controllers as Flux has
 _BRIEF = 10  # lines of a step
@@ -106,9 +107,9 @@ def beside_flux(found: Findings, *, every: bool) -> Iterator[Part]:
     """Yield what can break, and what is different from Flux alone."""
     detail = _EVERY if every else _SHORT
     if found.hazards:
-        yield from on_terminal((Titled("What can break (certainty, gate)", tuple(hazard_blocks(found, detail))),))
+        yield from on_terminal((Titled(BREAKS, tuple(hazard_blocks(found, detail))),))
     if found.changes:
-        yield from on_terminal((Titled(f"{BESIDE} (severity, class)", tuple(change_blocks(found, detail))),))
+        yield from on_terminal((Titled(BESIDE, tuple(change_blocks(found, detail))),))
 
 
 def in_files(diffs: tuple[FileDiff, ...], *, every: bool) -> Iterator[Part]:
@@ -119,13 +120,10 @@ def in_files(diffs: tuple[FileDiff, ...], *, every: bool) -> Iterator[Part]:
 
 def sections(found: Findings, detail: Detail) -> Iterator[Titled]:
     """Yield what can break, what clusters delete, and what changes, the gravest first."""
-    verdict = ", verdict" if found.gates else ""
     if found.hazards:
-        yield Titled(f"What can break (certainty, gate{verdict})", tuple(hazard_blocks(found, detail)))
+        yield Titled(BREAKS, tuple(hazard_blocks(found, detail)))
     yield from pruned_blocks(found, detail)
-    title = "What changes"
-    if found.changes:  # no gate looks at what is new
-        title = f"{BESIDE} (severity, class)" if found.nothing_before else f"{title} (severity, class{verdict})"
+    title = BESIDE if found.changes and found.nothing_before else "What changes"
     yield Titled(title, tuple(change_blocks(found, detail)))
     if found.diffs:
         yield Titled(IN_FILES, file_blocks(found, detail))

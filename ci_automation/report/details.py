@@ -57,7 +57,8 @@ def rights_blocks(folders: Sequence[FolderRights], *, every: bool) -> Iterator[B
     for each in folders:
         folder = f"./{each.folder.removeprefix('.')}"
         if not every and not each.unbuilt and not any(it.added for it in each.rights):
-            yield MarkedLine(f"Flux gets only its own rights in clusters that apply {folder}{_counted(each)}")
+            where = f" in clusters that apply {folder}, as" if folders[1:] or folder != "./" else " as"
+            yield MarkedLine(f"Rights{where} in plain Flux{_counted(each)}")
             continue
         what = f"by the components alone; {folder} was not built: {each.unbuilt}" if each.unbuilt else ""
         left = each.more

@@ -288,7 +288,7 @@ def unproven_upstream(steps: Iterable[PlannedStep]) -> Iterator[str]:
 
 def unsigned_upstream(*versions: str) -> str:
     """Return the sentence on releases that no signature proves to be Flux's."""
-    return f"Upstream not proven: {all_of(versions)} came without Flux's signature, which `mirror` downloads."
+    return f"Not checked: Flux's signature on {all_of(versions)}; `mirror` downloads it."
 
 
 def ended(given: Acknowledgement) -> str:

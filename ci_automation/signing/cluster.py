@@ -118,7 +118,7 @@ def _judged(findings: SignatureFindings, trusted: Trusted, flux: Version) -> Jud
         which = "bundles" if flux < _READS_BUNDLES else "bundle whose envelope is in Rekor 2"
         unread = f"it reads no {which}, and there is no .sig"
         return _refused(unread if findings.bundles else "there is no signature")
-    return _any_of(findings.legacy, ".sig", findings)
+    return _any_of(findings.legacy, "cosign signature (.sig)", findings)
 
 
 def _is_read(finding: Finding, flux: Version) -> bool:

@@ -575,7 +575,7 @@ class TestInit:
         self.commit(fresh, {"kustomization.yaml": KUSTOMIZATION.replace(b"]", b", own.yaml]"), "own.yaml": own})
         asked = dispatch(fresh, "init", artifact="fresh", to=FIRST)
         shown = asked.show()
-        told = shown.summary[shown.summary.index("What clusters get in place of Flux alone (severity, class):") :]
+        told = shown.summary[shown.summary.index("Beside plain Flux, clusters get:") :]
         assert "ConfigMap flux-system/own is new" in told[: told.index("may do everything")]
         asked.approve()
         assert asked.do(shown.outputs["shown"]).outputs["changed"] == "true"

@@ -161,7 +161,7 @@ class TestEachCommand:
         with monkeypatch.context() as patch:
             patch.setattr("ci_automation.action.operations.propose_init", signed)
             again = asked.with_code()
-        assert "Upstream not proven" in asked.show().summary
+        assert "Not checked: Flux's signature" in asked.show().summary
         assert again.show().code == 12
 
     def test_of_another_source_has_another_code(self, scene: Scene) -> None:

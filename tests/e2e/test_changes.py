@@ -213,7 +213,7 @@ class TestUnproven:
         assert (ran.code, "unproven-rendering" in ran.err) == (10, True)
         assert not (desk.folder / "registry").exists()
         told = desk.ok(*init, "--unsafe-unproven-rendering").out
-        assert "\nUpstream not proven: v2.98.1 came without Flux's signature, which `mirror` downloads.\n" in told
+        assert "\nNot checked: Flux's signature on v2.98.1; `mirror` downloads it.\n" in told
         assert "\nRendering not proven: nothing proves that Flux renders it the same way: " in told
 
     def test_what_the_flag_allowed_is_told_as_long_as_the_channel_has_it(self, desk: Desk) -> None:
@@ -256,12 +256,12 @@ class TestAdoption:
         unsigned = ("--signing", "unsafe-unsigned", "--unsafe-unproven-rendering")
         desk.ok("init", CHANNEL, "--flux-version", "v2.98.1", *unsigned, *own)
         told = desk.run(*UPDATE, "--adopt", *own).err
-        assert "\nUpstream not proven: v2.98.1 came without Flux's signature, which `mirror` downloads.\n" in told
+        assert "\nNot checked: Flux's signature on v2.98.1; `mirror` downloads it.\n" in told
         assert "\nRendering not proven: nothing proves that Flux renders it the same way: " in told
         assert f"{COMPONENTS} equals what this program renders of v2.98.1 with its options, byte for byte." in told
         desk.ok("init", f"{CHANNEL}2", "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
         told = desk.run("update", f"{CHANNEL}2", *UPDATE[2:], "--adopt").err
-        assert "\nUpstream not proven: v2.98.5 came without" in told
+        assert "\nNot checked: Flux's signature on v2.98.5; " in told
         assert "Rendering not proven" not in told
         assert f"{COMPONENTS} equals what Flux v2.98.5 renders with its options, byte for byte." in told
 
@@ -272,7 +272,7 @@ class TestAdoption:
         desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *unsigned)
         ran = desk.run(*UPDATE, "--adopt")
         assert ran.code == 10
-        told = ran.err.partition("What clusters get in place of Flux alone (severity, class):\n")[2]
+        told = ran.err.partition("Beside plain Flux, clusters get:\n")[2]
         assert told.startswith("  danger, rbac: ClusterRoleBinding planted is new")
         assert "  planted.yaml:\n" in ran.err
         assert "    +metadata: {name: planted}\n" in ran.err
@@ -292,7 +292,7 @@ class TestAdoption:
         digest = desk.ok("check", CHANNEL, "--output", "json").json["digest"]
         ran = desk.ok(*UPDATE, "--adopt", "--yes")
         assert "Adoption signs and records this digest, and publishes nothing else." in ran.err
-        assert "in place of Flux alone" not in ran.err
+        assert "Beside plain Flux" not in ran.err
         short = Digest.parse(digest).short
         assert ran.out.startswith(f"{CHANNEL}: v2.98.5 ({short}) adopted and signed; v2.98.8 can be published; ")
         assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"] == digest
@@ -348,7 +348,7 @@ class TestAdoption:
         assert desk.state() == before
         assert "danger: s.yaml holds a Secret in plain text" in ran.err
         assert "hunter2" not in ran.err
-        assert "Flux gets only its own rights in clusters that apply ./flux-system: " in ran.err
+        assert "Rights in clusters that apply ./flux-system, as in plain Flux: " in ran.err
         desk.ok(*UPDATE, "--adopt", "--yes", "--accept-edits")
         assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"] == str(digest)
 

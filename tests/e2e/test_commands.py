@@ -90,7 +90,7 @@ def test_the_whole_story(desk: Desk) -> None:
     assert "needs approval" in ran.out
     assert "v2.99.4" in ran.out
     assert "v2.99.4 needs approval: v1beta2 of ImageRepository is removed, RBAC widens\n" in ran.out
-    assert "\nUpstream not proven: v2.98.8 and v2.99.4 came without Flux's signature, which `mirror`" in ran.out
+    assert "\nNot checked: Flux's signature on v2.98.8 and v2.99.4; " in ran.out
     assert "…" not in ran.out
 
     plan = desk.plan()
@@ -182,8 +182,8 @@ class TestInit:
         ran = desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED)
         first, unsigned, rights, *_ = ran.out.splitlines()
         assert first == f"{CHANNEL} is there already, with exactly this content: Flux v2.98.5, {digest}"
-        assert unsigned.startswith("Upstream not proven: v2.98.5 came without")
-        assert rights.startswith("Flux gets only its own rights in clusters that apply ./: ")
+        assert unsigned.startswith("Not checked: Flux's signature on v2.98.5; ")
+        assert rights.startswith("Rights as in plain Flux: ")
         assert desk.state() == before
 
     @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ class TestInit:
         lines = ("  its files:", *(f"    {path}" for path in files))
         headline = f"{CHANNEL} would begin with this: Flux v2.98.5, {proposed['digest']}\n"
         assert shown.startswith(headline + "\n".join(lines))
-        assert "\nWhat can break (" in shown
+        assert "\nWhat can break:" in shown
         assert shown.endswith("\nNothing was written. To publish it, leave out --dry-run.\n")
         assert (proposed["published"], proposed["files"]) == (False, files)
         assert desk.ok(*init).out.startswith(f"{CHANNEL} published: Flux v2.98.5, {proposed['digest']}\n")
@@ -600,7 +600,9 @@ class TestJson:
         assert said.pop("unprovenRendering") is False
         expected = {"artifact": CHANNEL, "digest": digest, "version": "v2.98.5", "by": key, "verified": True}
         assert said == expected
-        assert clusters == [{"flux": flux, "accepts": True, "reason": f"the .sig of {key}"} for flux in CLUSTERS]
+        assert clusters == [
+            {"flux": flux, "accepts": True, "reason": f"the cosign signature (.sig) of {key}"} for flux in CLUSTERS
+        ]
         ran = desk.ok("pull", f"layout:registry@{digest}", "out", *TRUSTED, "--output", "json")
         artifact = f"layout:registry@{digest}"
         assert ran.json == {
@@ -681,7 +683,7 @@ def test_a_check_says_whether_it_looked_if_the_channel_was_moved_back(desk: Desk
         assert desk.ok(*command, "--output", "json").json["movedBackChecked"] is looked
     desk.ok("init", "layout:registry:older", "--flux-version", "v2.98.5", *SIGNED)
     older = ("check", "layout:registry:older", *TRUSTED)
-    assert "Not checked" not in desk.ok(*older).out
+    assert "Not checked: whether" not in desk.ok(*older).out
     assert desk.ok(*older, "--output", "json").json["movedBackChecked"] is True
     desk.ok("init", "layout:registry:unsigned", "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
     for unverified in (("unsigned",), ("older",), ("unsigned", "--signing", "unsafe-unsigned")):

@@ -27,7 +27,7 @@ def test_it_shows_the_whole_job_and_ends_verified(desk: Desk) -> None:
     assert "published       v2.98.8" in ran.out
     assert "needs approval  v2.99.4" in ran.out
     assert "v2.99.4 needs approval: v1beta2 of ImageRepository is removed, RBAC widens\n" in ran.out
-    assert "\nUpstream not proven: v2.98.8 and v2.99.4 came without Flux's signature, which `mirror`" in ran.out
+    assert "\nNot checked: Flux's signature on v2.98.8 and v2.99.4; " in ran.out
     assert re.search(r"^waiting +v2\.99\.4 .*: webhooks fail", ran.out, re.MULTILINE)
     assert re.search(r"is signed: Flux v2\.98\.8, sha256:", ran.out)
     found = desk.ok("verify", "layout:here/registry:production", "--public-key", "here/cosign.pub", "--output", "json")

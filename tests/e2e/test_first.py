@@ -66,9 +66,7 @@ def test_a_file_that_is_no_yaml_is_named_also_where_no_kustomization_lists_flux(
 
 def test_what_clusters_get_in_place_of_flux_alone_is_shown(desk: Desk) -> None:
     own = overlay(desk, f"resources: [{COMPONENTS}, a.yaml]\n")
-    told = (
-        "What clusters get in place of Flux alone (severity, class):\n  warning, other: ConfigMap flux-system/a is new"
-    )
+    told = "Beside plain Flux, clusters get:\n  warning, other: ConfigMap flux-system/a is new"
     assert told in desk.ok(*INIT, *SIGNED, *own).out
     again = desk.ok(*INIT, *SIGNED, *own, "--output", "json").json
     shutil.rmtree(desk.folder / "registry")
@@ -78,7 +76,7 @@ def test_what_clusters_get_in_place_of_flux_alone_is_shown(desk: Desk) -> None:
     assert change["object"]["name"] == "a"
     assert again["changes"] == [change]
     shutil.rmtree(desk.folder / "registry")
-    assert "in place of Flux alone" not in desk.ok(*INIT, *SIGNED).out
+    assert "Beside plain Flux" not in desk.ok(*INIT, *SIGNED).out
 
 
 class TestAnOverlayThatTakesFluxOut:

@@ -244,8 +244,8 @@ class TestFormats:
         digest = desk.init("--signature-format", form)
         key = signing_key().public.fingerprint
         found = clusters(desk, *TRUSTED)
-        assert {found[flux] for flux in BEFORE_BUNDLES} == {(True, f"the .sig of {key}")}
-        newer = "bundle" if form == "both" else ".sig"
+        assert {found[flux] for flux in BEFORE_BUNDLES} == {(True, f"the cosign signature (.sig) of {key}")}
+        newer = "bundle" if form == "both" else "cosign signature (.sig)"
         assert {found[flux] for flux in SINCE_BUNDLES} == {(True, f"the {newer} of {key}")}
         assert referrers(desk, digest)["v1"] == (form == "both")  # https://sigstore.dev/cosign/sign/v1
 

@@ -143,7 +143,7 @@ def first_findings(new: StepSide, ports: Ports, intent: Intent) -> Findings:
 
 
 def _beside_flux(new: StepSide, ports: Ports, intent: Intent) -> tuple[Change, ...]:
-    """Return what clusters get in place of Flux alone."""
+    """Return what clusters get beside plain Flux."""
     if new.version == PUSHED or not new.overlay.files:
         return ()
     known = Known(intent.clusters, kustomize=ports.kustomize)

@@ -51,7 +51,7 @@ def test_every_file_is_shown_with_its_digest_and_what_became_of_it() -> None:
 
 def test_what_is_not_proven_is_told_and_is_not_called_flux() -> None:
     text = adoption_text(replace(ADOPTION, unsigned=True, doubt="nothing proves it: a line\ndiffers"))
-    assert "\nUpstream not proven: v2.9.4 came without Flux's signature, which `mirror` downloads.\n" in text
+    assert "\nNot checked: Flux's signature on v2.9.4; `mirror` downloads it.\n" in text
     assert "\nRendering not proven: nothing proves it: a line differs\n" in text
     assert "equals what this program renders of v2.9.4 with its options, byte for byte" in text
     assert "not proven" not in adoption_text(ADOPTION)
@@ -79,7 +79,7 @@ def test_what_the_manifest_says_plain_secrets_and_rights_come_before_the_differe
     assert said in text
     assert "\nforged" not in text
     assert "\ndanger: 'a b.yaml' holds a Secret in plain text" in text
-    assert "Flux gets only its own rights in clusters that apply ./: 1 binding" in text[: text.index("differs from")]
+    assert "Rights as in plain Flux: 1 binding" in text[: text.index("differs from")]
     assert "may read pods" not in text
     assert "may read pods" in adoption_text(shown, every=True)
 
@@ -90,7 +90,7 @@ def test_an_overlay_that_does_not_build_is_told_before_the_question() -> None:
     )
     for every in (False, True):
         text = adoption_text(replace(ADOPTION, hazards=(broken,)), every=every)
-        told = "What can break (certainty, gate):\n  certain, overlay: the overlay at ./ cannot be built: no y.yaml"
+        told = "What can break:\n  certain, overlay: the overlay at ./ cannot be built: no y.yaml"
         assert told in text[: text.index("equals what Flux")]
         assert "look at `z`" in text
         assert "everything is new" not in text
@@ -107,16 +107,14 @@ def test_what_is_different_from_flux_alone_and_each_file_come_before_the_questio
         texts=(FileDiff("kustomization.yaml", "+images: [evil]"),),
     )
     text = adoption_text(shown)
-    told = text.index(
-        "What clusters get in place of Flux alone (severity, class):\n  warning, image: Deployment a runs evil.example"
-    )
+    told = text.index("Beside plain Flux, clusters get:\n  warning, image: Deployment a runs evil.example")
     shown_at = text.index("In these files:\n  kustomization.yaml:\n    +images: [evil]")
-    breaks = text.index("What can break (certainty, gate):\n  unchecked, overlay: it was not built")
+    breaks = text.index("What can break:\n  unchecked, overlay: it was not built")
     assert breaks < told < text.index("equals what Flux") < shown_at  # a page may cut off its end
     assert "Files whose text is not shown: 1. Read them before you adopt it:\n  flux-manifests pull " in text[shown_at:]
     each = tuple(FileDiff(file.path, "+a") for file in ADOPTION.overlay)
     assert "text is not shown" not in adoption_text(replace(shown, texts=each))
-    assert "in place of Flux alone" not in adoption_text(ADOPTION)
+    assert "Beside plain Flux" not in adoption_text(ADOPTION)
 
 
 def test_a_difference_is_shown_and_an_endless_one_cut() -> None:

@@ -281,12 +281,13 @@ def test_rights_that_are_all_of_flux_are_counted_on_one_line() -> None:
     lesser = replace(grave, severity=Severity.NOTICE, everything=False, may="get pods")
     folders = (FolderRights(".", (grave, lesser), more=1), FolderRights("b", (lesser,)), FolderRights("c", ()))
     shown = [part.to_text() for part in on_terminal(rights_blocks(folders, every=False))]
-    only = "Flux gets only its own rights in clusters that apply"
     assert shown == [
-        f"{only} ./: 3 bindings, cluster-admin among them (-v lists them)",
-        f"{only} ./b: 1 binding (-v lists them)",
-        f"{only} ./c",
+        "Rights in clusters that apply ./, as in plain Flux: 3 bindings, cluster-admin among them (-v lists them)",
+        "Rights in clusters that apply ./b, as in plain Flux: 1 binding (-v lists them)",
+        "Rights in clusters that apply ./c, as in plain Flux",
     ]
+    (alone,) = on_terminal(rights_blocks(folders[:1], every=False))
+    assert alone.to_text() == "Rights as in plain Flux: 3 bindings, cluster-admin among them (-v lists them)"
 
 
 def test_of_a_folder_that_was_not_built_it_says_so_and_counts_the_rights() -> None:
@@ -387,10 +388,8 @@ def test_releases_that_nobody_signed_are_named_once_and_not_told_again_below() -
     step = replace(STEP, gates=(*STEP.gates, verdict))
     newer = replace(step, new_version=Version.parse("v2.9.9"))
     (told,) = unproven_upstream((step, STEP, newer, newer))
-    assert told == (
-        f"Upstream not proven: {STEP.new_version} and v2.9.9 came without Flux's signature, which `mirror` downloads."
-    )
-    assert f"{STEP.new_version} came without Flux's signature" in next(unproven_upstream((step,)))
+    assert told == f"Not checked: Flux's signature on {STEP.new_version} and v2.9.9; `mirror` downloads it."
+    assert f"Flux's signature on {STEP.new_version};" in next(unproven_upstream((step,)))
     assert list(unproven_upstream((STEP, replace(step, decision=Decision.WAIT)))) == []
     assert not [it for it in step_parts(step) if isinstance(it, MarkedLine) and "upstream" in it.text]
 
@@ -605,7 +604,7 @@ class TestBrief:
         lines = self.lines(FOUND)
         block = lines.index("To acknowledge instead, add to the artifact's configuration:")
         assert lines[:block] == [
-            "What can break (certainty, gate, verdict):",
+            "What can break:",
             f"  certain, crds, refused: {STORED.sentence} ({STORED.fingerprint})",
             "      at apps/policy.yaml:12",
             "      what to do: flux migrate -f apps/policy.yaml (-v has more)",
@@ -613,7 +612,7 @@ class TestBrief:
             "What clusters delete (prune):",
             f"  CustomResourceDefinition {POLICIES.name}, with every object of its kind",
             *(f"  {name}" for name in (PRUNED[0], PRUNED[2])),
-            "What changes (severity, class, verdict):",
+            "What changes:",
             f"  danger, rbac, approval: {ROLE} {WIDER.sentence}",
             f"  warning, rbac, acknowledged: {ROLE} {KNOWN.sentence}",
             f"  warning, crdTightened, refused: {POLICIES} {TIGHTER.sentence}",

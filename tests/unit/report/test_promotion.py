@@ -191,7 +191,7 @@ def test_of_a_first_digest_with_many_files_a_terminal_has_the_first_ones() -> No
 def test_of_a_first_digest_it_says_what_flux_may_do() -> None:
     may = Right("", ("ServiceAccount a",), "Role r", "Binding b", "do everything", Severity.DANGER, everything=True)
     first = replace(SHOWN, first=FIRST, findings=replace(SHOWN.findings, rights=(FolderRights("", (may,)),)))
-    assert "Flux gets only its own rights in clusters that apply ./: 1 binding, cluster-admin among them" in text(first)
+    assert "Rights as in plain Flux: 1 binding, cluster-admin among them" in text(first)
     said = "\n".join(it.to_text() for it in promotion_parts(first, every=True))
     assert said.count("ServiceAccount a may do everything") == 1
     assert "may do everything" not in text(replace(first, first=None))

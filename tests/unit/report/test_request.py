@@ -78,7 +78,7 @@ Merging this pull request approves **Flux v2.9.4** for `oci://ghcr.io/acme/flux-
 
 - a minor release needs approval
 
-### What can break (certainty, gate, verdict)
+### What can break
 
 - **possible, crds**: objects may use it (`{HAZARD.fingerprint}`)
   - at `a.yaml:3`
@@ -90,7 +90,7 @@ Merging this pull request approves **Flux v2.9.4** for `oci://ghcr.io/acme/flux-
 
 - **CustomResourceDefinition old.example, with every object of its kind**
 
-### What changes (severity, class, verdict)
+### What changes
 
 1 crdRemoval, 1 image.
 

@@ -151,7 +151,7 @@ def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> No
         f"The approval counts only for `{NEW}` on top of `{PATCHED}`.",
         "**v2.8.7 to v2.8.8 (patch; rendering tested with this release)**",
         "- info, image: `Deployment flux-system/c-0` v1 -\\> v2\n",
-        "What can break (certainty, gate, verdict):\n\n- **possible, crds**: objects may be stored in it (`",
+        "What can break:\n\n- **possible, crds**: objects may be stored in it (`",
         "<details>\n<summary>1 change that needs no review</summary>\n\n- info",
         "What clusters delete (prune):\n\n- Deployment flux-system/x\n",
         "| **approval** | kind | policy.minor: approval | a minor release needs approval |\n\n</details>",
