@@ -20,7 +20,7 @@ from ci_automation.config.model import VerifyConfig
 from ci_automation.errors import Error, SigningError, UsageError
 from ci_automation.impact.change import in_shell
 from ci_automation.policy.decision import Decision, is_held
-from ci_automation.report.text import approval_commands
+from ci_automation.report.text import approval_commands, what_comes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -236,7 +236,10 @@ def print_proposals(
     makes_plan = bool(commands) and not (plan_file or run.unsigned)  # which shows all of what waits
     reading = _reading(goal, run, given, shown, writes=says_next, makes_plan=makes_plan) if reads else ()
     if reading:
-        print_text("\n".join((TO_READ, *reading)))
+        is_rest = says_next and makes_plan
+        print_text("\n".join(("To read all that was published:" if is_rest else TO_READ, *reading)))
+        if is_rest:
+            print_text(f"To read all of {what_comes(run.waiting[0])}, run the first command that approves it.")
     if run.unsigned:
         print_text(f"{_ADOPTING}\n{_updating(goal, replace(given, adopt=True), begun=False)}")
         return

@@ -62,10 +62,11 @@ Words = str | tuple[str, ...]
 
 
 class Table(Struct, frozen=True):
-    """Rows of cells under a head; as text they cannot control a terminal."""
+    """Rows of cells under a head; as text they cannot control a terminal. `most` is their width in a pipe or a log."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    most: int | None = None
 
     def widths(self, width: int | None = None) -> tuple[int, ...] | None:
         """Return the width of each column in lines of at most `width` characters; None if the table has no room.
@@ -98,11 +99,12 @@ class Table(Struct, frozen=True):
         """Return aligned text without trailing blanks, in lines of at most `width` characters where words allow it.
 
         A long cell is folded between its reasons, and a sentence between words, which without `width`, for a pipe or a
-        log, is not. If sentences find no room, each row is a paragraph. `shown` colours what is printed of a cell,
-        given the cell.
+        log, is not, unless the table has a width for that. If sentences find no room, each row is a paragraph. `shown`
+        colours what is printed of a cell, given the cell.
         """
         plain = (tuple(it if isinstance(it, Reasons) else plain_line(it) for it in row) for row in self.rows)
         table = Table(self.head, tuple(plain))
+        width = self.most if width is None else width
         if (widths := table.widths(width)) is None:
             return "\n".join(self._paragraph(row, width or 0, shown) for row in table.rows)
         lines = []

@@ -53,6 +53,7 @@ BESIDE = "Beside plain Flux, clusters get"
 _FEW = 3  # harmless changes that a terminal tells one by one
 _IMAGES = 6  # as many controllers as Flux has
 _BRIEF = 10  # lines of a step
+_WIDE = 100  # columns of a table with sentences in a pipe or a log
 _COLUMNS = 80  # they are counted on: what a person sees does not depend on the window
 _TO_COPY = 5  # entries of a block
 _MAX_REMEDY = 600
@@ -226,7 +227,11 @@ def change_blocks(found: Findings, detail: Detail) -> Iterator[Block]:
         told = [_in_short(tuple(of), alone=not grave) for _, of in classes]
         yield from [MarkedLine(f"+ {', '.join([*told, *counted])}{detail.hint}", _COUNTED)] if told or counted else ()
     elif number := len(found.changes) - len(grave):
-        listed = cut([_change((it,), taken, detail) for it in harmless], detail.rows)
+        if detail.every:
+            entries = [Bullet(_words_of(row, taken, whole=True)) for row in found.alike(harmless)]
+        else:
+            entries = [_change((it,), taken, detail) for it in harmless]
+        listed = cut(entries, detail.rows)
         rest = (Bullet(f"{', '.join(counted)}{detail.hint}"),) if counted else ()
         need = "change that needs" if number == 1 else "changes that need"
         yield Titled(f"{number} {need} no review", (*listed, *rest), folded=True)
@@ -263,24 +268,37 @@ def _change(row: Sequence[Change], taken: Taken, detail: Detail) -> Bullet:
     first = row[0]
     mark = _mark(first.severity if first.severity in GRAVE else "", taken.change(first))
     is_kept = bool(detail.hint) and mark in KEPT
-    named = named_together(row, whole=is_kept)
-    head = ", ".join(filter(None, (first.severity, first.belongs_to, taken.change(first))))
-    words = (_strong(head, first.severity), ": ", Code(named), ": each " if len(row) > 1 else " ", meaning(first))
+    words = _words_of(row, taken, whole=is_kept)
     if detail.every:
-        return Bullet((*words, f" ({first.fingerprint})"), mark, (Bullet(f"{first.path}: {first.old} -> {first.new}"),))
+        return Bullet((*words, f" ({first.fingerprint})"), mark, (Bullet(f"{first.path}: {_moved(first)}"),))
     if len(row) == 1 or detail.hint:
         return Bullet(words, mark, may_be_cut=not is_kept and mark not in WARNING)
     each = cut([_change((it,), taken, detail) for it in row], detail.below)
     return Bullet(words, mark, (Titled("Each of these", each, folded=True),))
 
 
+def _words_of(row: Sequence[Change], taken: Taken, *, whole: bool) -> tuple[str, ...]:
+    first, named = row[0], Code(named_together(row, whole=whole))
+    head = ", ".join(filter(None, (first.severity, first.belongs_to, taken.change(first))))
+    return _strong(head, first.severity), ": ", named, ": each " if len(row) > 1 else " ", meaning(first)
+
+
+def _moved(change: Change) -> str:
+    """Return the values of a change; of a long one that comes or goes as a whole, of which a part is known, no part."""
+    if "…" in f"{change.old}{change.new}" and not (change.old and change.new):
+        return "added" if change.new else "removed"
+    return f"{change.old} -> {change.new}"
+
+
 def verdicts(found: Findings, detail: Detail) -> tuple[Titled, ...]:
     """Return the table of all gates, with what each looked at; nothing where there are none."""
     gates = found.ranked_gates()
-    rows = ((_strong(str(it.decision), it.decision), it.gate, it.looked_at, it.reason) for it in gates[: detail.rows])
+    told = ("as listed above" if detail.every and found.lists(it) and not it.allowed else it.reason for it in gates)
+    shown = zip(gates[: detail.rows], told, strict=False)
+    rows = ((_strong(str(it.decision), it.decision), it.gate, it.looked_at, reason) for it, reason in shown)
     head = ("verdict", "gate", "input", "reason")
     left = more(len(gates) - detail.rows, "gate")
-    return (Titled("Verdict of each gate", (Table(head, tuple(rows)), *left), folded=True),) if gates else ()
+    return (Titled("Verdict of each gate", (Table(head, tuple(rows), _WIDE), *left), folded=True),) if gates else ()
 
 
 def obstacles(found: Findings, told: Collection[str] = ()) -> Iterator[MarkedLine]:

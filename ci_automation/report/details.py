@@ -96,6 +96,8 @@ def acknowledgements(found: Findings, detail: Detail) -> tuple[Block, ...]:
     known = found.to_acknowledge(every=detail.every)
     if not known or (detail.hint and decide(found.gates) is Decision.APPROVAL):
         return ()
+    if detail.every and decide(found.gates) is Decision.APPROVAL and not found.acknowledging_suffices():
+        return tuple(map(MarkedLine, _not_enough(found)))
     title = "To acknowledge instead, add to the artifact's configuration"
     needs = map(MarkedLine, _not_enough(found) if detail.every else ())
     return (*needs, Titled(title, (Quoted(acknowledging(known, detail.rows), yaml=True),), folded=True))

@@ -513,6 +513,15 @@ def test_no_adoption_is_printed_with_a_key_that_is_not_trusted(desk: Desk) -> No
     assert desk.run("check", CHANNEL, "--public-key", "other.pub", "--output", "json").code == 10
 
 
+def test_an_update_names_where_all_of_the_step_that_waits_is_read(desk: Desk) -> None:
+    desk.init()
+    told = desk.ok(*UPDATE).out
+    assert "\nTo read all that was published:\nflux-manifests diff " in told
+    _, _, then = told.partition("\nTo read all of v2.99.4, run the first command that approves it.\nTo approve:\n")
+    assert then.startswith("flux-manifests plan ")
+    assert " -v " in then.splitlines()[0]
+
+
 BACK = ("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "webhooks", "--yes")
 
 
