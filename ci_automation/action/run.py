@@ -27,7 +27,7 @@ from ci_automation.action.workflow_commands import (
 )
 from ci_automation.artifact.reference import Digest, Reference
 from ci_automation.cli import failure_of
-from ci_automation.cli.arguments import Arguments, configuration
+from ci_automation.cli.arguments import Arguments, SeveralToAdopt, configuration
 from ci_automation.cli.options import INPUTS
 from ci_automation.cli.promotions import PlannedPromotion, all_waves
 from ci_automation.cli.wiring import NothingNamed, targets
@@ -60,15 +60,6 @@ class NotOurArtifact(UsageError):
 
     def __init__(self, named: Reference) -> None:
         super().__init__(f"the event that started this run is about {named}, which is none of the artifacts here")
-
-
-class SeveralToAdopt(UsageError):
-    """A digest is to be adopted, and any of several artifacts may have it."""
-
-    hint = "Nothing was done. Name the artifact, in the input artifact."
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"adopt is for one artifact, and this run is for {number}")
 
 
 class ActionRun(Struct):

@@ -57,6 +57,15 @@ def approved_digests(texts: Iterable[str], waiting: Callable[[], Iterable[Digest
     return frozenset(found)
 
 
+class SeveralToAdopt(UsageError):
+    """What a channel has is to be adopted unasked, and any of several channels may have that."""
+
+    hint = "Nothing was done. Name the one artifact."
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"an adoption that asks no person is for one artifact, and this run is for {number}")
+
+
 class ContradictingOptions(UsageError):
     """Two options, or an option and the configuration, do not go together."""
 

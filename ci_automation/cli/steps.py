@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from ci_automation.cli.arguments import Arguments, ContradictingOptions, approved_digests
+from ci_automation.cli.arguments import Arguments, ContradictingOptions, SeveralToAdopt, approved_digests
 from ci_automation.cli.follow_up import whole
 from ci_automation.cli.output import print_aside, print_text
 from ci_automation.cli.parameters import (
@@ -164,6 +164,8 @@ def update_command(artifact: str | None, *, exit_code: bool, given: Arguments) -
     flux-manifests update oci://ghcr.io/acme/flux-manifests:production --signing key --key cosign.key
     """
     goals = targets(artifact, given)
+    if given.yes and len(goals) > 1:
+        raise SeveralToAdopt(len(goals))
     if not (artifact and given.adopt):
         goals = rendered(goals, print_aside)
     results = for_each(goals, _update_or_adopt)

@@ -496,6 +496,18 @@ def test_each_of_several_channels_has_its_commands_in_its_own_block(desk: Desk) 
     assert lines.index("To publish v2.98.8:") < next(at for at, line in enumerate(lines) if line.startswith("two:"))
 
 
+def test_nothing_is_adopted_unasked_for_several_channels_at_once(desk: Desk) -> None:
+    urls = {name: f"layout:{name}:production" for name in ("one", "two")}
+    for url in urls.values():
+        desk.ok("init", url, "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
+    entries = "".join(f"- {{name: {name}, url: '{url}'}}\n" for name, url in urls.items())
+    desk.config(f"version: 1\ndefaults: {{signing: {{key: cosign.key}}}}\nartifacts:\n{entries}")
+    ran, before = desk.run("update", "--adopt", "--yes"), desk.state()
+    assert (ran.code, "code several-to-adopt)" in ran.err) == (2, True), ran
+    assert desk.state() == before
+    assert "adopted and signed" in desk.ok("update", "one", "--adopt", "--yes").out
+
+
 def test_an_update_tells_little_of_a_step_that_waits(desk: Desk) -> None:
     desk.init()
     desk.config(f"version: 1\nartifacts:\n- name: a\n  url: {CHANNEL}\n  paused: true\n")
