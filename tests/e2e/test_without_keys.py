@@ -127,7 +127,7 @@ class TestAMissingKey:
     def test_that_all_lack_in_the_same_way_is_told_once(self, desk: Desk) -> None:
         configure(desk, key="absent.key", edge="absent.key")
         ran = desk.run("update")
-        assert (ran.code, ran.out, ran.err.count("absent.key")) == (2, "", 1)
+        assert (ran.code, ran.out, ran.err.count("no key at absent.key")) == (2, "", 1)
 
     def test_of_one_artifact_is_what_the_run_ends_with(self, desk: Desk) -> None:
         configure(desk, key="absent.key")
