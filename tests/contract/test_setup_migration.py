@@ -133,7 +133,7 @@ class Terminal:
     """A shell in a clone, whose programs for clusters write down how they are called and fail where they are told."""
 
     def __init__(self, clone: Path) -> None:
-        self.clone, self.log, self.code = clone, clone.parent / "log", 0
+        self.clone, self.log, self.code, self.runs = clone, clone.parent / "log", 0, 0
         (programs := clone.parent / "programs").mkdir()
         for name in ("kubectl", "flux", "gh"):
             script = f'#!/bin/sh\necho "{name} $*" >> {self.log}\ncase " $* " in $FAILS) exit 1; esac\n'
@@ -146,10 +146,12 @@ class Terminal:
     def run(self, commands: str, fails: str = "nothing") -> list[str]:
         """Return the calls that the commands make; a person pastes them, so that a failure alone ends nothing."""
         self.log.write_text("")
+        self.runs += 1
+        dated = f"date() {{ echo {self.runs}; }}\n{commands}"  # people do not paste twice within a second
         key, _, value = self.urls[1].partition("=")
         configured = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": key, "GIT_CONFIG_VALUE_0": value}
         environment = configured | {"PATH": self.path, "FAILS": fails, "HOME": str(self.clone.parent)}
-        self.code = subprocess.run(["bash", "-c", commands], cwd=self.clone, env=environment, check=False).returncode
+        self.code = subprocess.run(["bash", "-c", dated], cwd=self.clone, env=environment, check=False).returncode
         return self.log.read_text().splitlines()
 
     def merge(self, commands: str) -> None:
@@ -229,7 +231,7 @@ def test_the_tutorial_works_as_printed(clone: Path, left: Callable[..., list[str
             assert any(it.startswith(f"Clusters of {channel}") for it in left(*THREE, "--yes"))
             assert GOAL in (clone / ".github/flux-manifests.todo.md").read_text()
         assert terminal.run(resumed) == [call for cluster in clusters for call in resumes(cluster)]
-        terminal.run(f"date() {{ echo {channel}; }}\n{of_channel('set `prune: true`')}")  # not of the same second
+        terminal.run(of_channel("set `prune: true`"))
         assert all("prune: true" in sync_of(cluster) for cluster in clusters)
         assert not (clone / f"flux-manifests/{channel}/clusters.txt").exists()
         terminal.merge("")
