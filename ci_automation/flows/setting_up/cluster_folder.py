@@ -25,7 +25,7 @@ from ci_automation.impact.overlay.bootstrapped import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ci_automation.flux.version import Version
@@ -119,6 +119,21 @@ def read_cluster_folder(top: Path, path: str) -> ClusterFolder:
     if found:
         raise UnfitClusterFolder(f"{path} refers to what is outside of it: {', '.join(found)}")
     return folder
+
+
+def read_cluster_folders(top: Path, paths: Sequence[str]) -> tuple[dict[str, ClusterFolder], dict[str, str]]:
+    """Return folders of a clone by their paths, and why others cannot be read.
+
+    Raises:
+        UnfitClusterFolder: the first of them cannot be.
+    """
+    read, unfit = {paths[0]: read_cluster_folder(top, paths[0])}, {}
+    for path in paths[1:]:
+        try:
+            read[path] = read_cluster_folder(top, path)
+        except UnfitClusterFolder as error:
+            unfit[path] = str(error)
+    return read, unfit
 
 
 def is_plain(path: str) -> bool:

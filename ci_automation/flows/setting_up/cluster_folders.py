@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ci_automation.flows.setting_up.cluster_folder import UnfitClusterFolder, is_plain, prunes, read_cluster_folder
+from ci_automation.flows.setting_up.cluster_folder import is_plain, prunes, read_cluster_folders
 from ci_automation.flows.setting_up.cluster_names import ANY, ClusterNames, KnownClusters, folders_by_channel
 from ci_automation.flows.setting_up.configuration import changed_patches, images_beside
 from ci_automation.flows.setting_up.own_values import OwnValues, own_values
@@ -240,12 +240,7 @@ def read_migration(
     named = {name: it for name, it in folders_by_channel(paths, names, told).items() if name in (*channels, ANY)}
     if not (order := [path for there in named.values() for path in there]):
         return None
-    read, unfit = {order[0]: read_cluster_folder(top, order[0])}, {}
-    for path in order[1:]:
-        try:
-            read[path] = read_cluster_folder(top, path)
-        except UnfitClusterFolder as error:
-            unfit[path] = str(error)
+    read, unfit = read_cluster_folders(top, order)
     listed = {names.path(name) for there in every.values() for name in there}
     source = _source(read, taken, have_moved=listed.isdisjoint(read))
     found = {name: tuple(read[path] for path in there if path in read) for name, there in named.items()}
