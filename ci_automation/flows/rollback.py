@@ -128,16 +128,14 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     shown = replace(shown, signs=not known.signed, version_tags=tags, moves_tags=intent.version_tags)
     options = stated_options(past_one, target)
     if leaving.stray:
-        shown = replace(shown, puts_back=True, also=_also(shown, (), ports, intent))
-        return _put_back(RollbackProposal(shown, past_one, options, ()), leaving.stray, wish)
+        return _put_back(RollbackProposal(shown, past_one, options, ()), leaving.stray, wish, ports, intent)
     stated = leaving.contents.version if leaving.problem and leaving.contents else None
     hold = _new_hold(leaving, stated, shown, wish, ports)
     # Going back to what was on hold says that it is wanted.
     kept = tuple(it for it in leaving.kept if it.digest != known.digest)
     behind = (*kept, *left_behind(leaving.newest, hold, target.version))
     ended = next((it for it in leaving.kept if it.digest == known.digest), None)
-    shown = replace(shown, hold=hold, stated=stated, ended=ended)
-    shown = replace(shown, also=_also(shown, kept, ports, intent))
+    shown = _with_also(replace(shown, hold=hold, stated=stated, ended=ended), kept, ports, intent)
     return RollbackProposal(shown, past_one, options, (*kept, hold), leaving.ours, behind)
 
 
@@ -147,18 +145,19 @@ def _astray(base: Present, version: Version, target: Digest, ports: Ports, inten
     return tuple(str(tag.tag) for tag, at in led.items() if intent.version_tags or at == base.digest)
 
 
-def _also(shown: Rollback, kept: tuple[Hold, ...], ports: Ports, intent: Intent) -> tuple[Hold, ...]:
-    """Return the holds that are on afterwards besides that of the rollback: the target's own, and those that go on."""
+def _with_also(shown: Rollback, kept: tuple[Hold, ...], ports: Ports, intent: Intent) -> Rollback:
+    """Return it with the other holds that are on afterwards: the target's own, and those that are `kept`."""
     there = ports.ledger(shown.channel).holds(shown.target)
     of_rollback = shown.hold.digest if shown.hold else None
     found = {it.digest: it for it in (*there, *kept) if it.is_on(intent.now) and it.digest != of_rollback}
-    return tuple(found.values())
+    return replace(shown, also=tuple(found.values()))
 
 
-def _put_back(proposal: RollbackProposal, stray: Stray, wish: Wish) -> RollbackProposal:
+def _put_back(proposal: RollbackProposal, stray: Stray, wish: Wish, ports: Ports, intent: Intent) -> RollbackProposal:
+    shown = _with_also(replace(proposal.shown, puts_back=True), (), ports, intent)
     if wish.until:
         raise NothingHeld
-    return replace(proposal, behind=stray.behind, stray=stray)
+    return replace(proposal, shown=shown, behind=stray.behind, stray=stray)
 
 
 def _new_hold(leaving: Leaving, stated: Version | None, shown: Rollback, wish: Wish, ports: Ports) -> Hold:
@@ -217,7 +216,7 @@ def _repeated(
             kept = (hold,)
     digest, version = observed.digest, target.version
     shown = Rollback(observed.channel, digest, version, digest, version, hold, Findings(), ended=ended)
-    shown = replace(shown, also=_also(shown, (), ports, intent))
+    shown = _with_also(shown, (), ports, intent)
     astray: Exception | None
     try:
         astray = problem_of(place(observed, ports), version, ports)
