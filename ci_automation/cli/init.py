@@ -123,20 +123,25 @@ def init_command(
     allowed = MigrationAllowances(keep_sync, allow_secrets, still_in_git)
     _require_fitting(source, flux_version, allowed, given)
     (goal,) = rendered((target(artifact, given),), print_aside)
+    taken, first = _proposed(source, flux_version, allowed, goal)
+    done = first if dry_run else publish_first(first, goal.ports, taken.intent)
+    if source is None or dry_run:
+        _print(done, goal, given, is_proposal=dry_run and not done.is_there)
+    else:
+        _print_migrated(done, goal, given, migration_steps(source, taken.git, keep_sync=keep_sync))
+
+
+def _proposed(
+    source: str | None, flux_version: str | None, allowed: MigrationAllowances, goal: Target
+) -> tuple[BootstrappedFolder, FirstArtifact]:
+    """Return what the artifact is made of, and the artifact, if nothing of it is refused."""
     taken = _taken(source, flux_version, allowed, goal)
     first = propose_init(goal.channel, taken.version, goal.ports, taken.intent)
-    if not allow_secrets:
+    if not allowed.allow_secrets:
         require_encrypted_build(first.hazards)
     if source is None:
         _require_known_images(first)
-    if dry_run:
-        _print(first, goal, given, is_proposal=not first.is_there)
-        return
-    done = publish_first(first, goal.ports, taken.intent)
-    if source is None:
-        _print(done, goal, given)
-    else:
-        _print_migrated(done, goal, given, migration_steps(source, taken.git, keep_sync=keep_sync))
+    return taken, first
 
 
 def _taken(
