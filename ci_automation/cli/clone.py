@@ -80,6 +80,17 @@ def place_of_clone(top: Path, repository: str | None = None, branch: str | None 
     return GitHubPlace(named, branch or default_branch(top)[0], server)
 
 
+def require_place(top: Path, repository: str | None, branch: str | None) -> GitHubPlace:
+    """Return the same, where it has to be known.
+
+    Raises:
+        NotGitHub, UnknownRepository: it is not known.
+    """
+    if (place := place_of_clone(top, repository, branch)) is None:
+        raise NotGitHub(host) if (host := other_host(top)) else UnknownRepository(top)
+    return place
+
+
 def default_branch(top: Path) -> tuple[str, str]:
     """Return the default branch of a clone's remote `origin`, and what says so."""
     if head := git(top, "symbolic-ref", "--short", "refs/remotes/origin/HEAD").removeprefix("origin/"):

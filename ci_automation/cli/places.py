@@ -75,6 +75,19 @@ def existing_at(channel: Reference) -> Existing | None:
         return None
 
 
+def is_signed(artifact: Artifact) -> bool:
+    """Return whether `verify` says that a channel is signed; if that cannot be told, it is not."""
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.wiring import reading, reading_intent
+    from ci_automation.errors import Error
+    from ci_automation.flows.verify import verify_channel
+
+    try:
+        return verify_channel(*reading(artifact.name, Arguments()), reading_intent(Arguments())).problem is None
+    except Error:
+        return False
+
+
 def images(reference: Reference, artifact: Artifact | None, given: Arguments) -> Images:
     """Return the registries of the controllers' images; what is configured for the artifact's host counts there too."""
     from ci_automation.net.network import Network

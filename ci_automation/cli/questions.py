@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from ci_automation.cli.clone import (
-    NotGitHub,
-    UnknownRepository,
     bootstrapped_folders,
     checkout_of_action,
     free_folder,
-    other_host,
-    place_of_clone,
     written_at,
 )
 from ci_automation.cli.output import done_with_progress, print_aside, progress
-from ci_automation.cli.places import existing_at, kustomize
+from ci_automation.cli.places import existing_at, is_signed, kustomize
 from ci_automation.config.model import ApprovalVia, SigningMode
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.setting_up.answers import (
@@ -36,23 +31,21 @@ from ci_automation.flows.setting_up.answers import (
     require_action,
     require_plain,
 )
-from ci_automation.flows.setting_up.cluster_folders import read_migration, with_fitting
+from ci_automation.flows.setting_up.cluster_folders import read_migration, with_fitting, written_kustomizations
 from ci_automation.flows.setting_up.cluster_names import KnownClusters, contexts_in, patterns_of, require_known
 from ci_automation.flows.setting_up.files import actions_of
 from ci_automation.flows.setting_up.overlays import first_overlay
 from ci_automation.flows.setting_up.own_values import settled_patches
 from ci_automation.flows.workspace import read_overlay_folder
-from ci_automation.flux.following import SyncSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.sections import Artifact
     from ci_automation.config.workflows import GitHubPlace
     from ci_automation.flows.setting_up.cluster_folders import Migration
-    from ci_automation.flows.setting_up.overlays import Existing
 
     Tags = Mapping[str, Collection[str] | None]  # in the repository of each channel; None: not known
 
@@ -60,8 +53,6 @@ _EXPLAINED = """\
 Workflows take the action from a repository of your organisation that has this project with its whole history.
   If there is one, take its OWNER/NAME from its address: https://github.com/acme/ci-automation is acme/ci-automation.
   If not, name the one that you will make: the list that setup writes has a step for it."""
-
-
 _SIGNING = """\
   keyless: GitHub's identity signs. There is nothing to keep, and the repository's name is in a public log.
   key: a cosign key signs. You keep it in secrets, in one environment for each channel."""
@@ -177,17 +168,6 @@ def answered_ways(
     return SigningMode(signing), approval
 
 
-def answered_place(ask: Questions, top: Path) -> GitHubPlace:
-    """Return the repository on GitHub with its default branch.
-
-    Raises:
-        NotGitHub, UnknownRepository: it is not known.
-    """
-    if (place := place_of_clone(top, ask.told["repository"], ask.told["branch"])) is None:
-        raise NotGitHub(host) if (host := other_host(top)) else UnknownRepository(top)
-    return place
-
-
 def command_again(channels: str, said: Mapping[str, str | None]) -> str:
     """Return the command for these channels, with the options that are not as without them."""
     usual = {"signing": "keyless", "approval": "pull-request", "after": USUAL_WAIT}
@@ -236,24 +216,13 @@ def own_files(
     """
     first, channel = family.first
     known = configured.get(channel)
-    at = {name: f"{objects}/{name}/{CLUSTERS}" for name in tags}
-    contexts = {name: contexts_in(path, written_at(top / path) or "") for name, path in at.items()}
-    every = {name: [*it] for name, it in contexts.items()}
-    settled = {name: settled_patches(top / objects / name) for name in family.channels}
-    listed = {name: every[name] for name in family.channels}
-    synced = bootstrapped_folders(top)
-    require_known(objects, listed, synced)
-    overlay = known.overlay if known else None
-    taken = read_overlay_folder(top, overlay) if overlay and (top / overlay).exists() else None
-    say = progress(verbose=False, text=True)
-    patterns = patterns_of(ask.told["clusters"] or "", every, synced)
-    told = KnownClusters(every, patterns, {cluster: it for each in settled.values() for cluster, it in each.items()})
-    migration = read_migration(top, synced, told, _kustomizations(family, configured), taken, kustomize(), say)
+    told, migration = _clusters(ask, top, objects, family, tags, configured)
+    listed = {name: told.contexts[name] for name in family.channels}
     there = {name for name, it in family.channels.items() if it.tag in (tags[name] or ())}
     looked = [name for name in family.channels if name in there and (migration or name == first)]
     existing = {name: found for name in looked if (found := existing_at(family.channels[name]))}
     if migration:
-        migration = _of_family(migration, family, existing.get(first), listed)
+        migration = migration.of_family(family, existing.get(first), listed)
     copied = migration.source.path if migration else str(family.first[1]) if first in existing else None
     folder = _folder(ask, top, family, known, is_there=first in there, copied=copied)
     own = OwnFiles(
@@ -265,42 +234,30 @@ def own_files(
         flags=known.flags if known else migration.source.flags if migration and first not in there else {},
         migration=migration,
         existing=existing,
-        settled=settled,
-        contexts={cluster: it for each in contexts.values() for cluster, it in each.items()},
-        signed=frozenset(name for name in there if (it := configured.get(family.channels[name])) and _is_signed(it)),
+        settled=told.settled,
+        contexts={cluster: it for each in told.contexts.values() for cluster, it in each.items()},
+        signed=frozenset(name for name in there if (it := configured.get(family.channels[name])) and is_signed(it)),
         unlike=existing[first].unlike(top, folder) if first in existing else (),
     )
     return with_fitting(own, listed)
 
 
-def _is_signed(artifact: Artifact) -> bool:
-    """Return whether `verify` says that a channel is signed; if that cannot be told, it is not."""
-    from ci_automation.cli.arguments import Arguments
-    from ci_automation.cli.wiring import reading, reading_intent
-    from ci_automation.flows.verify import verify_channel
-
-    with suppress(Error):
-        return verify_channel(*reading(artifact.name, Arguments()), reading_intent(Arguments())).problem is None
-    return False
-
-
-def _of_family(
-    migration: Migration, family: Family, existing: Existing | None, listed: Mapping[str, Sequence[str]]
-) -> Migration:
-    """Return how the clusters of a family move, to the artifact that is there; the files of others are not written."""
-    if existing:
-        migration = migration.to_move_to(existing.as_folder(migration.source.applied), listed)
-    moving = {name: it for name, it in migration.moving.items() if name in family.named or listed[name]}
-    return replace(migration, moving=moving)
-
-
-def _kustomizations(family: Family, configured: Mapping[Reference, Artifact]) -> dict[str, Mapping[str, Any] | None]:
-    """Return `sync.kustomization` of each channel; None for a new one that is promoted."""
-    found: dict[str, Mapping[str, Any] | None] = {}
-    for name, channel in family.channels.items():
-        known = configured.get(channel)
-        found[name] = (known.sync or SyncSettings()).kustomization if known else None if name in family.sources else {}
-    return found
+def _clusters(
+    ask: Questions, top: Path, objects: str, family: Family, tags: Tags, configured: Mapping[Reference, Artifact]
+) -> tuple[KnownClusters, Migration | None]:
+    """Return what an option and the clone say of clusters, and what their folders have for the channels of a family."""
+    at = {name: f"{objects}/{name}/{CLUSTERS}" for name in tags}
+    contexts = {name: contexts_in(path, written_at(top / path) or "") for name, path in at.items()}
+    settled = {name: settled_patches(top / objects / name) for name in family.channels}
+    synced = bootstrapped_folders(top)
+    require_known(objects, {name: contexts[name] for name in family.channels}, synced)
+    known = configured.get(family.first[1])
+    overlay = known.overlay if known else None
+    taken = read_overlay_folder(top, overlay) if overlay and (top / overlay).exists() else None
+    say = progress(verbose=False, text=True)
+    told = KnownClusters(contexts, patterns_of(ask.told["clusters"] or "", contexts, synced), settled)
+    written = written_kustomizations(family, configured)
+    return told, read_migration(top, synced, told, written, taken, kustomize(), say)
 
 
 def _folder(

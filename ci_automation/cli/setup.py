@@ -18,6 +18,7 @@ from ci_automation.cli.clone import (
     default_branch,
     free_folder,
     require_own,
+    require_place,
     top_of,
     updates_images,
     written_at,
@@ -29,7 +30,6 @@ from ci_automation.cli.questions import (
     APPROVALS,
     Questions,
     answered_action,
-    answered_place,
     answered_ways,
     command_again,
     own_files,
@@ -229,7 +229,8 @@ def _list_of(clusters: Iterable[str], contexts: Mapping[str, str]) -> str:
 
 def _answered(ask: Questions, top: Path, after: str | None, config: Config | None) -> list[Answers]:
     """Return what the options, the clone and a person say of each family."""
-    place, configured = answered_place(ask, top), {it.channel: it for it in config.artifacts} if config else {}
+    place = require_place(top, ask.told["repository"], ask.told["branch"])
+    configured = {it.channel: it for it in config.artifacts} if config else {}
     found, tags = _families(ask, place, after, configured)
     objects = free_folder(top, OBJECTS) or f".github/{OBJECTS}"  # where Flux looks at no file
     own = [own_files(ask, top, objects, family, tags, configured) for family in found]

@@ -12,18 +12,22 @@ from ci_automation.flows.setting_up.cluster_folder import is_plain, prunes, read
 from ci_automation.flows.setting_up.cluster_names import ANY, ClusterNames, KnownClusters, folders_by_channel
 from ci_automation.flows.setting_up.configuration import changed_patches, images_beside
 from ci_automation.flows.setting_up.own_values import OwnValues, own_values
+from ci_automation.flux.following import SyncSettings
 from ci_automation.impact.change import some_of
 from ci_automation.impact.overlay.bootstrapped import COMPONENTS
 from ci_automation.impact.overlay.in_cluster import unfit_in_cluster, unlike_in_cluster
 from ci_automation.impact.overlay.kustomization import listed_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flows.setting_up.answers import OwnFiles
+    from ci_automation.config.sections import Artifact
+    from ci_automation.flows.setting_up.answers import Family, OwnFiles
     from ci_automation.flows.setting_up.cluster_folder import ClusterFolder
+    from ci_automation.flows.setting_up.overlays import Existing
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import ObjectId
@@ -174,7 +178,13 @@ class Migration(Struct, frozen=True):
         to_build = found and channel != ANY and (there or not own)  # else it has what it takes, and the channel not
         return [] if to_build and self.unlike(folder, there) == () else found
 
-    def to_move_to(self, source: ClusterFolder, listed: Mapping[str, Sequence[str]]) -> Migration:
+    def of_family(self, family: Family, existing: Existing | None, listed: Mapping[str, Collection[str]]) -> Migration:
+        """Return how a family's clusters move, to the artifact that is there; the files of others are not written."""
+        its = self.to_move_to(existing.as_folder(self.source.applied), listed) if existing else self
+        moving = {name: it for name, it in its.moving.items() if name in family.named or listed[name]}
+        return replace(its, moving=moving)
+
+    def to_move_to(self, source: ClusterFolder, listed: Mapping[str, Collection[str]]) -> Migration:
         """Return the same with another source: clusters move that do not differ from it, and those `listed` before."""
         its, moving = replace(self, source=source), {}
         for channel, there in listed.items():
@@ -194,7 +204,7 @@ def first_version(answers: OwnFiles, channel: str) -> Version:
     return there.version if there else answers.version
 
 
-def with_fitting(answers: OwnFiles, listed: Mapping[str, Sequence[str]]) -> OwnFiles:
+def with_fitting(answers: OwnFiles, listed: Mapping[str, Collection[str]]) -> OwnFiles:
     """Return the same without clusters that move to a channel with another version, but for those `listed` before."""
     if (it := answers.migration) is None:
         return answers
@@ -213,6 +223,17 @@ def own_patches(answers: OwnFiles, channel: str) -> dict[str, Sequence[Mapping[s
     if it := answers.migration:
         there = {it.names.name(folder.path): it.own(folder, channel) for folder in it.folders.get(channel, ())}
         found |= {name: patches for name, patches in there.items() if patches}
+    return found
+
+
+def written_kustomizations(
+    family: Family, configured: Mapping[Reference, Artifact]
+) -> dict[str, Mapping[str, Any] | None]:
+    """Return `sync.kustomization` of each channel, as `Migration.written` has it."""
+    found: dict[str, Mapping[str, Any] | None] = {}
+    for name, channel in family.channels.items():
+        known = configured.get(channel)
+        found[name] = (known.sync or SyncSettings()).kustomization if known else None if name in family.sources else {}
     return found
 
 
@@ -236,7 +257,7 @@ def read_migration(
     """
     if not (paths := [it for it in synced if (top / it / COMPONENTS).is_file()]):
         return None
-    names, every = ClusterNames.of(synced), told.clusters
+    names, every = ClusterNames.of(synced), told.contexts
     named = {name: it for name, it in folders_by_channel(paths, names, told).items() if name in (*channels, ANY)}
     if not (order := [path for there in named.values() for path in there]):
         return None

@@ -58,13 +58,19 @@ class ClusterNames(Struct, frozen=True):
 class KnownClusters(Struct, frozen=True):
     """What a person, or an earlier run, has said of clusters.
 
-    By channel of the clone, `clusters` are their names, and by name, `patches` are those of their own objects. Of the
-    `patterns` for names, each with its channel, the first that fits counts, for clusters that are in no list.
+    By channel and cluster of the clone, `contexts` are those of kubectl, and `settled` the patches of clusters' own
+    objects. Of the `patterns` for names, each with its channel, the first that fits counts, for clusters that are in no
+    list.
     """
 
-    clusters: Mapping[str, Sequence[str]]
+    contexts: Mapping[str, Mapping[str, str]]
     patterns: Sequence[tuple[str, str]]
-    patches: Mapping[str, Sequence[Mapping[str, Any]]]
+    settled: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
+
+    @property
+    def patches(self) -> dict[str, Sequence[Mapping[str, Any]]]:
+        """Return the patches of clusters' own objects, whatever their channels."""
+        return {cluster: it for each in self.settled.values() for cluster, it in each.items()}
 
 
 def folders_by_channel(paths: Iterable[str], names: ClusterNames, known: KnownClusters) -> dict[str, list[str]]:
@@ -72,11 +78,11 @@ def folders_by_channel(paths: Iterable[str], names: ClusterNames, known: KnownCl
 
     The others are for any of several channels. One channel has those with its name, or all if none has it.
     """
-    channels = tuple(known.clusters)
+    channels = tuple(known.contexts)
     named: dict[str, list[str]] = {name: [] for name in (*channels, ANY)}
     for path in paths:
         name = names.name(path)
-        listed = (channel for channel, there in known.clusters.items() if name in there)
+        listed = (channel for channel, there in known.contexts.items() if name in there)
         fitting = (channel for channel, pattern in known.patterns if fnmatchcase(name, pattern))
         named[next(listed, None) or next(fitting, None) or _channel(path, channels) or ANY].append(path)
     if len(channels) > 1:
