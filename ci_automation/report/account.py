@@ -10,8 +10,8 @@ from msgspec import Struct
 from ci_automation.flux.artifact import called, immutable_tag
 from ci_automation.policy.decision import Decision
 from ci_automation.report.blocks import Detail, MarkedLine, Strong, plain_line, plain_text
-from ci_automation.report.changes import sections, verdicts
-from ci_automation.report.details import acknowledgements
+from ci_automation.report.changes import sections
+from ci_automation.report.details import acknowledgements, verdicts
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, inline, link, to_markdown
 from ci_automation.report.text import WORDS, approvals, main_reasons, step_title, steps_table, what_comes

@@ -1,4 +1,4 @@
-"""Changes, hazards, pruned objects and verdicts of a step as blocks, for a terminal and for Markdown.
+"""Changes, hazards and pruned objects of a step as blocks, for a terminal and for Markdown.
 
 The values are those of `Findings`, as its JSON has them; what is long is cut, and says so.
 """
@@ -28,14 +28,22 @@ from ci_automation.report.blocks import (
     MarkedLine,
     Part,
     Strong,
-    Table,
     Titled,
     cut,
-    more,
     on_terminal,
     shortened,
 )
-from ci_automation.report.details import IN_FILES, acknowledgements, diffs_to_approve, file_blocks, rights_blocks
+from ci_automation.report.details import (
+    IN_FILES,
+    acknowledgements,
+    diffs_to_approve,
+    file_blocks,
+    obstacles,
+    passed,
+    rights_blocks,
+    strong_if_grave,
+    verdicts,
+)
 from ci_automation.report.findings import CRD, GRAVE, Findings, Taken, meaning, named_together, told_together
 from ci_automation.report.text import ranked, step_title
 
@@ -53,7 +61,6 @@ BESIDE = "Beside plain Flux, clusters get"
 _FEW = 3  # harmless changes that a terminal tells one by one
 _IMAGES = 6  # as many controllers as Flux has
 _BRIEF = 10  # lines of a step
-_WIDE = 100  # columns of a table with sentences in a pipe or a log
 _COLUMNS = 80  # they are counted on: what a person sees does not depend on the window
 _TO_COPY = 5  # entries of a block
 _MAX_REMEDY = 600
@@ -97,7 +104,7 @@ def _brief(found: Findings, told: Collection[str]) -> Iterator[Part]:
     lines = [line for *_, line in sorted(kept, key=itemgetter(0, 2))]
     counted = [lines.pop().text.strip(" +").removesuffix(HINT)] if lines and lines[-1].mark == _COUNTED else []
     counted += [f"{left} more line{'s' if left > 1 else ''}"] if (left := len(turns) - len(kept)) else []
-    told = ", ".join(filter(None, (f"+ {', '.join(counted)}" if counted else "", _passed(found))))
+    told = ", ".join(filter(None, (f"+ {', '.join(counted)}" if counted else "", passed(found))))
     yield from (*lines, *((MarkedLine(f"{told}{HINT}"),) if told else ()), *on_terminal(own))
     many = len(found.to_acknowledge())
     instead = MarkedLine(f"-v prints how to acknowledge these {many} findings instead.")
@@ -175,7 +182,7 @@ def _mark(grade: str, verdict: str) -> str:
 
 def _head(found: Findings, hazard: Hazard) -> str:
     """Return how sure a hazard is, which gate tells it, and what that gate says."""
-    return _strong(
+    return strong_if_grave(
         ", ".join(filter(None, (hazard.certainty, hazard.gate, found.taken().hazard(hazard)))), hazard.certainty
     )
 
@@ -189,10 +196,6 @@ def hazards_in_brief(found: Findings, rows: int, limit: int) -> tuple[Block, ...
 
 def _named(hazard: Hazard, said: str) -> tuple[str, ...]:
     return (said,) if hazard.final else (said, " (", Code(hazard.fingerprint), ")")
-
-
-def _strong(text: str, mark: str) -> str:
-    return Strong(text) if mark in GRAVE else text
 
 
 def _remedies(remedies: Sequence[str], detail: Detail) -> tuple[Block, ...]:
@@ -280,7 +283,7 @@ def _change(row: Sequence[Change], taken: Taken, detail: Detail) -> Bullet:
 def _words_of(row: Sequence[Change], taken: Taken, *, whole: bool) -> tuple[str, ...]:
     first, named = row[0], Code(named_together(row, whole=whole))
     head = ", ".join(filter(None, (first.severity, first.belongs_to, taken.change(first))))
-    return _strong(head, first.severity), ": ", named, ": each " if len(row) > 1 else " ", meaning(first)
+    return strong_if_grave(head, first.severity), ": ", named, ": each " if len(row) > 1 else " ", meaning(first)
 
 
 def _moved(change: Change) -> str:
@@ -288,28 +291,3 @@ def _moved(change: Change) -> str:
     if "…" in f"{change.old}{change.new}" and not (change.old and change.new):
         return "added" if change.new else "removed"
     return f"{change.old} -> {change.new}"
-
-
-def verdicts(found: Findings, detail: Detail) -> tuple[Titled, ...]:
-    """Return the table of all gates, with what each looked at; nothing where there are none."""
-    gates = found.ranked_gates()
-    told = ("as listed above" if detail.every and found.lists(it) and not it.allowed else it.reason for it in gates)
-    shown = zip(gates[: detail.rows], told, strict=False)
-    rows = ((_strong(str(it.decision), it.decision), it.gate, it.looked_at, reason) for it, reason in shown)
-    head = ("verdict", "gate", "input", "reason")
-    left = more(len(gates) - detail.rows, "gate")
-    return (Titled("Verdict of each gate", (Table(head, tuple(rows), _WIDE), *left), folded=True),) if gates else ()
-
-
-def obstacles(found: Findings, told: Collection[str] = ()) -> Iterator[MarkedLine]:
-    """Yield the gates that a person allowed, and those that ask for something that is not told elsewhere."""
-    for gate in found.ranked_gates():
-        is_told = gate.reason in told or (found.lists(gate) and not gate.allowed)
-        if (gate.allowed or gate.decision is not Decision.AUTO) and not is_told:
-            text = f"{gate.decision}, {gate.gate}: {gate.reason}"
-            yield MarkedLine(text, gate.decision if gate.decision in GRAVE else "")
-
-
-def _passed(found: Findings) -> str:
-    passed = sum(it.decision is Decision.AUTO and not it.allowed for it in found.gates)
-    return f"{passed} check{'' if passed == 1 else 's'} passed" if passed else ""

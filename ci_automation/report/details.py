@@ -1,4 +1,4 @@
-"""Details of a step as blocks: diffs of the team's own files, rights of Flux, and the YAML that acknowledges."""
+"""Details of a step as blocks: diffs of own files, rights of Flux, verdicts of gates, and YAML that acknowledges."""
 
 from __future__ import annotations
 
@@ -8,16 +8,30 @@ from msgspec.structs import replace
 
 from ci_automation.impact.change import FileDiff, all_of
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.blocks import HINT, Block, Bullet, Code, Detail, MarkedLine, Quoted, Titled, cut, more
+from ci_automation.report.blocks import (
+    HINT,
+    Block,
+    Bullet,
+    Code,
+    Detail,
+    MarkedLine,
+    Quoted,
+    Strong,
+    Table,
+    Titled,
+    cut,
+    more,
+)
 from ci_automation.report.findings import GRAVE, Findings, acknowledging
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from ci_automation.impact.rights import FolderRights, Right
 
 IN_FILES = "What changes in your files"
 _TO_APPROVE = 40  # lines of all diffs, before a person approves them
+_WIDE = 100  # columns of a table with sentences in a pipe or a log
 _ROOM = 100  # characters of a diff in Markdown for each entry of a list
 
 
@@ -113,3 +127,34 @@ def _not_enough(found: Findings) -> Iterator[str]:
             yield f"An approval of the step answers all of this. Acknowledging alone does not, because {gate.reason}."
         else:
             yield f"Once these are acknowledged, the step still needs an approval: {gate.reason}."
+
+
+def verdicts(found: Findings, detail: Detail) -> tuple[Titled, ...]:
+    """Return the table of all gates, with what each looked at; nothing where there are none."""
+    gates = found.ranked_gates()
+    told = ("as listed above" if detail.every and found.lists(it) and not it.allowed else it.reason for it in gates)
+    shown = zip(gates[: detail.rows], told, strict=False)
+    rows = ((strong_if_grave(str(it.decision), it.decision), it.gate, it.looked_at, reason) for it, reason in shown)
+    head = ("verdict", "gate", "input", "reason")
+    left = more(len(gates) - detail.rows, "gate")
+    return (Titled("Verdict of each gate", (Table(head, tuple(rows), _WIDE), *left), folded=True),) if gates else ()
+
+
+def obstacles(found: Findings, told: Collection[str] = ()) -> Iterator[MarkedLine]:
+    """Yield the gates that a person allowed, and those that ask for something that is not told elsewhere."""
+    for gate in found.ranked_gates():
+        is_told = gate.reason in told or (found.lists(gate) and not gate.allowed)
+        if (gate.allowed or gate.decision is not Decision.AUTO) and not is_told:
+            text = f"{gate.decision}, {gate.gate}: {gate.reason}"
+            yield MarkedLine(text, gate.decision if gate.decision in GRAVE else "")
+
+
+def passed(found: Findings) -> str:
+    """Return how many gates let the step through."""
+    number = sum(it.decision is Decision.AUTO and not it.allowed for it in found.gates)
+    return f"{number} check{'' if number == 1 else 's'} passed" if number else ""
+
+
+def strong_if_grave(text: str, mark: str) -> str:
+    """Return a text that stands out where its mark is grave."""
+    return Strong(text) if mark in GRAVE else text

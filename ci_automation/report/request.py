@@ -15,7 +15,8 @@ from ci_automation.flux.artifact import called
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import Certainty, hazard_names
 from ci_automation.report.blocks import Bullet, Detail, cut, shortened
-from ci_automation.report.changes import hazards_in_brief, sections, verdicts
+from ci_automation.report.changes import hazards_in_brief, sections
+from ci_automation.report.details import verdicts
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import (
     Mark,

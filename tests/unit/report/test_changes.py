@@ -36,8 +36,8 @@ from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
 from ci_automation.report.blocks import HINT, ROW, Detail, MarkedLine, Part, Table, on_terminal
-from ci_automation.report.changes import obstacles, sections, step_parts, text_parts, verdicts
-from ci_automation.report.details import acknowledgements, rights_blocks
+from ci_automation.report.changes import sections, step_parts, text_parts
+from ci_automation.report.details import acknowledgements, obstacles, rights_blocks, verdicts
 from ci_automation.report.findings import Findings, idle_acknowledgements, meaning, told_together, unproven_upstream
 from ci_automation.report.markdown import to_markdown
 from ci_automation.report.text import step_title
