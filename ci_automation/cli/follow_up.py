@@ -195,26 +195,13 @@ def promoting(
 
 def name_adoption(goal: Target, error: Error, given: Arguments) -> None:
     """Put the whole command that adopts an unsigned digest below the error, and let the hint name it."""
-    is_edited = not goal.is_promoted and _is_edited(goal)
+    from ci_automation.flows.planning.base import is_edited_by_hand
+
+    is_edited = not goal.is_promoted and is_edited_by_hand(goal.channel, goal.ports, goal.intent)
     adopting = _updating(goal, replace(given, adopt=True, accept_edits=given.accept_edits or is_edited), begun=False)
     edits = " (its components differ from what Flux renders: the next step drops that)" if is_edited else ""
     error.below = f"To adopt {goal.name}, if it is yours{edits}:\n{adopting}"
     error.hint = re.sub(r"`[^`]*update [^`]*--adopt`", "the command below", error.hint)
-
-
-def _is_edited(goal: Target) -> bool:
-    """Return whether the adoption of what a channel has would be refused because of edits by hand."""
-    from ci_automation.flows.observe import look_at
-    from ci_automation.flows.planning.base import read_base
-    from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
-
-    try:
-        read_base(look_at(goal.channel, goal.ports), goal.ports, goal.intent)
-    except (EditedByHand, MadeByAnotherTool):
-        return True
-    except Error:  # which the adoption tells
-        return False
-    return False
 
 
 def print_proposals(

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ci_automation.artifact.archive import HiddenContent, read_archive
 from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.reference import Digest
-from ci_automation.errors import PolicyRefused, UsageError
-from ci_automation.flows.observe import Observed, Trust
+from ci_automation.errors import Error, PolicyRefused, UsageError
+from ci_automation.flows.observe import Observed, Trust, look_at
 from ci_automation.flows.rendering import fetch, rendering
 from ci_automation.flux.artifact import (
     PUSHED,
@@ -22,7 +22,7 @@ from ci_automation.flux.artifact import (
     with_stated_flags,
 )
 from ci_automation.flux.options import Options
-from ci_automation.flux.recover import Recovered, prove_options, recover
+from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, Recovered, prove_options, recover
 from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch, unpin
 
@@ -224,6 +224,15 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
         prove_options(plain, recovered, rendered)
     edited = rendered != plain
     return Base(observed.digest, found.version, options, found.overlay, found.path, found.components, edited)
+
+
+def is_edited_by_hand(channel: Reference, ports: Ports, intent: Intent) -> bool:
+    """Return whether the adoption of what a channel has would be refused because of edits by hand."""
+    try:
+        read_base(look_at(channel, ports), ports, intent)
+    except Error as error:  # all but these the adoption tells
+        return isinstance(error, EditedByHand | MadeByAnotherTool)
+    return False
 
 
 def _rendered_again(text: str, recovered: Recovered, ports: Ports) -> str:
