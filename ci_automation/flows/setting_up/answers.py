@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalVia, PromoteConfig, SigningMode
 from ci_automation.errors import UsageError
 from ci_automation.flux.proof import known_releases
@@ -75,10 +75,9 @@ class OwnFiles(Family, frozen=True, kw_only=True):
     `tags` are those in the repository of each channel; None: not known. `existing` are channels that are there, as far
     as they could be read; of the first, the files in `unlike` are not as in the overlay. Those in `signed` have what a
     signer signed whom the configuration trusts. By channel and cluster, `settled` are patches of clusters' own objects;
-    `contexts` of kubectl are by cluster.
-    The first channel takes over what the folders of a `migration` have. In
-    the artifact, `components` is the path of Flux's components, which `flags` of `flux install` made. Below `objects`
-    each channel has the folder that its clusters apply.
+    `contexts` of kubectl are by cluster. The first channel takes over what the folders of a `migration` have. In the
+    artifact, `components` is the path of Flux's components, which `flags` of `flux install` made. Below `objects` each
+    channel has the folder that its clusters apply.
     """
 
     tags: Mapping[str, Collection[str] | None]
@@ -293,17 +292,6 @@ def require_action(text: str, server: str) -> None:
             "by this name. To take it at a commit, add @ and the 40 digits."
         )
         raise error
-
-
-def require_usable(answers: Answers) -> None:
-    """Raise `UnfitAnswer` unless files can be made of the answers."""
-    for channel in (answers.channels[name] for name in answers.named):
-        if not isinstance(channel.repository, OciRepository):
-            raise UnfitAnswer(f"{channel} is not in a registry, where clusters and workflows could reach it")
-    require_action(answers.action, answers.place.server)
-    named = {"repository": answers.place.repository, "branch": answers.place.branch, "overlay": answers.overlay}
-    for what, name in named.items():
-        require_plain(what, name)
 
 
 def require_plain(what: str, name: str | None) -> None:

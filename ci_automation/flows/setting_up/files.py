@@ -15,7 +15,7 @@ from ci_automation.config.load import parse_config
 from ci_automation.config.workflow_events import NO_ARTIFACT
 from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems
 from ci_automation.config.workflows import ISSUER, ActionUse, CheckedWorkflow, action_uses, read_workflow
-from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers, UnfitAnswer, require_plain, require_usable
+from ci_automation.flows.setting_up.answers import CONFIGURATION, Answers, UnfitAnswer, require_action, require_plain
 from ci_automation.flows.setting_up.cluster_folders import own_patches
 from ci_automation.flows.setting_up.configuration import configuration_of, grown, settings_with
 from ci_automation.flux.following import SyncSettings
@@ -71,7 +71,7 @@ def setup_files(answers: Answers, path: str, read: Callable[[str], str | None]) 
         UnfitAnswer, NotForClusters: an answer cannot be used.
         InvalidConfig: the existing configuration cannot be used.
     """
-    require_usable(answers)
+    _require_usable(answers)
     existing = read(CONFIGURATION)
     configuration = configuration_of(answers) if existing is None else grown(existing, answers)
     config = parse_config(configuration.encode(), CONFIGURATION)
@@ -85,6 +85,17 @@ def setup_files(answers: Answers, path: str, read: Callable[[str], str | None]) 
     followed = map(config.find, answers.named)
     objects = {at: text for it in followed for at, text in _objects(answers, it, path).items()}
     return {CONFIGURATION: configuration, **workflows, **objects}
+
+
+def _require_usable(answers: Answers) -> None:
+    """Raise `UnfitAnswer` unless files can be made of the answers."""
+    for channel in (answers.channels[name] for name in answers.named):
+        if not isinstance(channel.repository, OciRepository):
+            raise UnfitAnswer(f"{channel} is not in a registry, where clusters and workflows could reach it")
+    require_action(answers.action, answers.place.server)
+    named = {"repository": answers.place.repository, "branch": answers.place.branch, "overlay": answers.overlay}
+    for what, name in named.items():
+        require_plain(what, name)
 
 
 def shipped_pin() -> str:
