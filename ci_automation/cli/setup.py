@@ -49,6 +49,7 @@ from ci_automation.flows.setting_up.answers import (
     families,
     named_references,
 )
+from ci_automation.flows.setting_up.cluster_names import list_of
 from ci_automation.flows.setting_up.configuration import PUBLIC_KEY
 from ci_automation.flows.setting_up.files import WORKFLOWS, actions_of, setup_files, shipped_pin
 from ci_automation.flows.setting_up.overlays import first_overlay
@@ -218,13 +219,8 @@ def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> di
         components = COMPONENTS_PATH  # runs find it in the artifact
     answers = replace(answers, components=components)
     named = [(name, it) for name, it in (folders.moving if folders else {}).items() if name in answers.named]
-    lists = {f"{answers.objects}/{name}/{CLUSTERS}": _list_of(clusters, answers.contexts) for name, clusters in named}
+    lists = {f"{answers.objects}/{name}/{CLUSTERS}": list_of(clusters, answers.contexts) for name, clusters in named}
     return {**lists, **overlay.new, **setup_files(answers, applied, read)}
-
-
-def _list_of(clusters: Iterable[str], contexts: Mapping[str, str]) -> str:
-    """Return the list of a channel's clusters, with the contexts that have other names."""
-    return "".join(f"{' '.join(dict.fromkeys((it, contexts.get(it, it))))}\n" for it in clusters)
 
 
 def _answered(ask: Questions, top: Path, after: str | None, config: Config | None) -> list[Answers]:

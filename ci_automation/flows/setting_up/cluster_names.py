@@ -102,6 +102,11 @@ def contexts_in(path: str, written: str) -> dict[str, str]:
     return {it[0]: it[-1] for it in lines if it}
 
 
+def list_of(clusters: Iterable[str], contexts: Mapping[str, str]) -> str:
+    """Return the list of a channel's clusters, with the contexts that have other names."""
+    return "".join(f"{' '.join(dict.fromkeys((it, contexts.get(it, it))))}\n" for it in clusters)
+
+
 def patterns_of(words: str, channels: Collection[str], synced: Sequence[str]) -> list[tuple[str, str]]:
     """Return the patterns for clusters' names that words such as `production=prd-*` have, each with its channel.
 
