@@ -46,13 +46,15 @@ def test_its_commands_take_the_channel_from_the_script_and_back(desk: Desk) -> N
     keyless, keyed = (yaml.safe_load(it) for it in blocks("yaml"))
     assert keyless["artifacts"] == keyed["artifacts"] == [{"name": "production", "url": NAMED, "paused": True}]
     ours = [words[1:] for words in commands() if words[0] == "flux-manifests" and words[1] != "setup"]
-    check, plan, adopt, verify, paused, sync, secret, update, back = ours
+    check, plan, trial, adopt, verify, paused, sync, secret, update, back = ours
 
     before = desk.state()
     for words in (check, plan):
         told = desk.ok(*(CHANNEL if it == NAMED else it for it in words)).out
         assert told.startswith(f"{CHANNEL}: v2.98.5 is not signed: adopt it first, then v2.98.8, v2.99.4\n")
     assert desk.state() == before
+    desk.ok(*("v2.98.5" if it == "v2.8.5" else it for it in trial))
+    assert desk.ok("check", trial[1]).out.startswith(f"{trial[1]}: v2.98.5 is not signed: adopt it first, then ")
 
     config = blocks("yaml")[1].replace(NAMED, CHANNEL)
     desk.config(config)
