@@ -143,10 +143,11 @@ def as_named(target: Target, given: Arguments, hint: str) -> str:
     return _OF_FLOWS.sub(command, hint)
 
 
-def looking(target: Target, given: Arguments) -> str:
-    """Return the command that says what comes next, with the same trust as here."""
+def looking(target: Target, given: Arguments, *, plans: bool = False) -> str:
+    """Return the command that says what comes next, or `plans` it, with the same trust as here."""
     options = (*planned(target, given), *repeated_options(given, begun=True))
-    return shlex.join(("flux-manifests", "check", target.name, *options))
+    command = ("flux-manifests", "plan") if plans else ("flux-manifests", "check")
+    return shlex.join((*command, target.name, *options))
 
 
 def differing(target: Target, old: Digest, new: Digest, given: Arguments) -> str:

@@ -10,8 +10,8 @@ import click
 
 from ci_automation.artifact.reference import LayoutDirectory
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
-from ci_automation.cli.follow_up import as_named, differing, lifting, whole
-from ci_automation.cli.output import confirmed, print_json, print_line, print_parts, print_reading
+from ci_automation.cli.follow_up import as_named, differing, lifting, looking, whole
+from ci_automation.cli.output import confirmed, print_json, print_line, print_parts, print_reading, print_text
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, HeadedCommand, one_artifact_argument, takes
 from ci_automation.cli.places import registry
 from ci_automation.cli.target import channel_of
@@ -206,9 +206,9 @@ def _ask_to_lift(goal: Target, holds: Sequence[Hold], *, asks: bool) -> None:
         raise SeveralHolds(goal.name, holds)
     for hold in holds:
         why = f": {hold.reason}" if hold.reason else ""
-        print_parts([MarkedLine(f"The hold on {hold.told} counts {hold.end}{why}")], err=True)
-    what = "them" if holds[1:] else "it"
-    print_parts([MarkedLine(f"The next run may publish {what} again, as the policy says.")], err=True)
+        print_parts([MarkedLine(f"Now: {hold.told} is on hold {hold.end}{why}")], err=True)
+    whose = "their" if holds[1:] else "its"
+    print_parts([MarkedLine(f"After the lift {whose} gates decide again.")], err=True)
     if holds[1:]:
         print_parts([MarkedLine("To lift one of them alone, name it with --to.")], err=True)
     question = f"Lift {f'these {len(holds)} holds' if holds[1:] else 'the hold'}?"
@@ -236,6 +236,8 @@ def _lift(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> None:
         print_line(f"Nothing to do: no hold is on {goal.name}, which is at {lifted.digest}.")
     for digest, hold in lifted.elsewhere:
         print_line(left_hold(digest, hold))
+    if lifted.holds:
+        print_text(f"To see what comes next:\n{looking(goal, given, plans=True)}")
 
 
 def _needs_a_yes(proposal: RollbackProposal) -> bool:

@@ -741,7 +741,7 @@ def test_what_is_on_hold_is_told_with_the_command_that_lifts_it(desk: Desk) -> N
     }
     for line in lines.values():
         assert shlex.split(line)[:4] == ["flux-manifests", "rollback", CHANNEL, "--lift"]
-    assert desk.ok(*shlex.split(lines["check"])[1:], "--yes").out.endswith(f") on {CHANNEL} is lifted.\n")
+    assert desk.ok(*shlex.split(lines["check"])[1:], "--yes").out.splitlines()[0].endswith(f") on {CHANNEL} is lifted.")
     assert "To lift the hold" not in desk.ok("check", CHANNEL, *TRUSTED).out
 
 
@@ -755,7 +755,7 @@ def test_each_of_several_holds_has_its_command(desk: Desk) -> None:
     lines = told.partition("To lift the hold on ")[2].splitlines()
     assert [line.partition(" (")[0].rpartition(" ")[2] for line in lines[::2]] == ["v2.99.4", "v2.98.8"]
     for line in lines[1::2]:
-        assert desk.ok(*shlex.split(line)[1:], "--yes").out.endswith(f") on {CHANNEL} is lifted.\n")
+        assert desk.ok(*shlex.split(line)[1:], "--yes").out.splitlines()[0].endswith(f") on {CHANNEL} is lifted.")
     assert "To lift the hold" not in desk.ok("check", CHANNEL, *TRUSTED).out
 
 
@@ -806,7 +806,7 @@ def test_a_hint_has_the_configured_name_and_the_options_that_its_command_needs(d
     failed = desk.run("apply", "plan.json", *SIGNED)
     (line,) = re.findall(r"`(rollback [^`]*)` ends the hold", " ".join(failed.err.split()))
     assert shlex.split(line) == ["rollback", "production", "--lift", *SIGNED]
-    assert desk.ok(*shlex.split(line), "--yes").out.endswith(") on production is lifted.\n")
+    assert desk.ok(*shlex.split(line), "--yes").out.splitlines()[0].endswith(") on production is lifted.")
 
 
 def test_a_rollback_names_the_other_channels_that_have_the_release(desk: Desk) -> None:
@@ -876,7 +876,8 @@ class TestLiftingAHold:
         assert refused.error["message"] == f"no hold on {CHANNEL} was lifted: no person confirmed it"
         told = re.sub(r"[0-9a-f]{12}", "-", refused.err)
         assert told.startswith(
-            "The hold on v2.98.8 (-) counts until the channel takes a newer release: webhooks\nThe next run"
+            "Now: v2.98.8 (-) is on hold until the channel takes a newer release: webhooks\n"
+            "After the lift its gates decide again.\n"
         )
         ran = desk.ok(*lifting, "--yes")
         assert (ran.json["changed"], ran.json["digest"]) == (True, before)
@@ -893,7 +894,10 @@ class TestLiftingAHold:
 
     def test_for_people_it_says_what_is_lifted(self, desk: Desk) -> None:
         said = desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED).out
-        assert re.sub(r"[0-9a-f]{12}", "-", said) == f"The hold on v2.98.8 (-) on {CHANNEL} is lifted.\n"
+        lifted, head, command = re.sub(r"[0-9a-f]{12}", "-", said).splitlines()
+        assert lifted == f"The hold on v2.98.8 (-) on {CHANNEL} is lifted."
+        assert (head, command) == ("To see what comes next:", shlex.join(("flux-manifests", "plan", CHANNEL, *TRUSTED)))
+        assert "v2.98.8 can be published" in desk.ok(*shlex.split(command)[1:]).out
 
     def test_going_back_to_where_the_channel_is_makes_no_hold_anew(self, desk: Desk) -> None:
         desk.ok("rollback", CHANNEL, "--lift", "--yes", *SIGNED)
@@ -922,7 +926,7 @@ class TestLiftingAHold:
         held = plan["steps"][0]["target"].removeprefix("sha256:")[:12]
         lifted = desk.ok("rollback", CHANNEL, "--lift", "--to", held, "--yes", *SIGNED)
         assert f"The hold on digest {held} on {CHANNEL} is lifted.\n" in lifted.out
-        assert f"The hold on digest {held} counts until the channel takes a newer release: x\n" in lifted.err
+        assert f"Now: digest {held} is on hold until the channel takes a newer release: x\n" in lifted.err
 
     def test_of_a_channel_that_left_the_hold_it_says_where_that_is(self, desk: Desk) -> None:
         held = desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"]
@@ -950,12 +954,13 @@ class TestLiftingAHold:
         assert re.search(r"2 holds are on .*: v2\.9\d\.\d \([0-9a-f]{12}\), v2\.9\d\.\d \([0-9a-f]{12}\)", ran.err)
         ran = desk.run(*lifting)
         assert (ran.code, desk.state()) == (11, before)
-        assert "may publish them again" in ran.err
+        assert "\nAfter the lift their gates decide again.\n" in ran.err
         ran = desk.run(*lifting, "--to", "v2.98.5")
         assert (ran.code, "code no-such-hold)" in ran.err, desk.state()) == (2, True, before)
         ran = desk.ok(*lifting, "--to", "v2.99.4", "--yes")
-        assert re.fullmatch(rf"The hold on v2\.99\.4 \([0-9a-f]{{12}}\) on {CHANNEL} is lifted\.\n", ran.out)
-        (short,) = re.findall(r"^The hold on v2\.98\.8 \(([0-9a-f]{12})\)", desk.run(*lifting).err)
+        told = ran.out.splitlines()[0]
+        assert re.fullmatch(rf"The hold on v2\.99\.4 \([0-9a-f]{{12}}\) on {CHANNEL} is lifted\.", told)
+        (short,) = re.findall(r"^Now: v2\.98\.8 \(([0-9a-f]{12})\) is on hold", desk.run(*lifting).err)
         assert "is lifted" in desk.ok(*lifting, "--to", short, "--yes").out
 
     @pytest.mark.parametrize("wrong", [("--lift", "--allow-removal"), ("--lift", "--until", "2099-01-01")])
