@@ -83,6 +83,8 @@ def mirror_command(
     """
     if wrong := _contradiction(places, target, images, from_images, given, with_programs=with_programs):
         raise ContradictingOptions(*wrong)
+    if images is None and not places:
+        raise click.MissingParameter(ctx=click.get_current_context(), param_hint="'DIR'", param_type="argument")
     if images is not None:
         _copy_images(Reference.parse_repository(images), from_images or _IMAGES, (*places, *flux_version), given)
     elif target is not None:
@@ -110,10 +112,10 @@ def _contradiction(
         return f"{', '.join(f'--{name}' for name in _SIGNERS)} need --images: releases are signed by Flux's own run", (
             "Leave them out: `mirror` verifies each release."
         )
-    if len(places) == 1:
+    if not places[1:]:
         return None
-    what = f"`mirror` fills one directory, not {len(places)}" if places else "Missing argument 'DIR'."
-    return what, f"For example: `{first_example(mirror_command)}`. For images: --images."
+    hint = f"For example: `{first_example(mirror_command)}`. For images: --images."
+    return f"`mirror` fills one directory, not {len(places)}", hint
 
 
 def _fill(folder: str, wanted: tuple[str, ...], given: Arguments, *, with_programs: bool) -> None:

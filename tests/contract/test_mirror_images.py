@@ -326,7 +326,6 @@ class TestFolder:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param([], "Missing argument 'DIR'.", id="nothing"),
         pytest.param(["a", "b"], "fills one directory, not 2", id="two directories"),
         pytest.param(["a", "--from-images", "layout:b"], "--from-images needs --images", id="from without to"),
         pytest.param(["a", "--public-key", "k.pub"], "need --images", id="signers of releases"),

@@ -50,6 +50,7 @@ NEAREST = [
     (["discover", "x", "--public-key", "k"], "'--public-key'. `discover` verifies nothing, so it takes no key."),
     (["verify", "--dry-run"], "No such option '--dry-run'."),
     (["completion"], "Missing argument 'SHELL'. Choose from: bash, zsh, fish"),
+    (["mirror"], "Missing argument 'DIR'.\n  hint: For example: `flux-manifests mirror ./releases`. See"),
     (["schema"], "Missing argument 'NAME'. Choose from: error, results,"),
     (["schema", "resutls"], "Invalid value for 'NAME': 'resutls' is not one of 'error', 'results',"),
     (["update", "--nothing-like-that"], "No such option '--nothing-like-that'.\n"),
