@@ -89,7 +89,8 @@ def _print_rows(artifact: str, shown: Sequence[HistoryRow], given: Arguments, *,
     named = [row for row in shown if row.cells[0].startswith("@") and not (verified and row.cells[4] in UNTRUSTED)]
     if len(numbers := dict.fromkeys(f"{artifact}{row.cells[0]}" for row in named)) > 1:
         new, old, *_ = numbers
-        print_text(f"{_NUMBERS}\n{comparing(old, new, given)}")
+        print_line(_NUMBERS)
+        print_text(comparing(old, new, given))
 
 
 def _remarks(found: History, reference: Reference, ports: Ports) -> Iterator[str]:

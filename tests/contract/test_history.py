@@ -196,11 +196,12 @@ def test_the_table_shows_every_move_and_what_nobody_knows(
     assert run(told) == 0
     piped = capsys.readouterr().out.splitlines()
     with monkeypatch.context() as terminal:
-        terminal.setenv("COLUMNS", "100")
+        terminal.setenv("COLUMNS", "80")
         terminal.setattr(sys.stdout, "isatty", lambda: True)
         assert run(told) == 0
     narrow = capsys.readouterr().out.splitlines()
-    assert (max(map(len, narrow[:-1])) <= 100, max(map(len, piped[:-1])) > 100) == (True, True)
+    assert not [it for it in narrow[:-1] if len(it) > 80 and "oci://" not in it]  # which is one word
+    assert max(map(len, piped[:-1])) > 100
     assert " ".join(" ".join(narrow).split()) == " ".join(" ".join(piped).split())
     assert piped[0].split() == ["@", "artifact", "when", "(UTC)", "what"]
     assert not any(line.endswith(" ") for line in piped)
