@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.action.run import ActionRun
+    from ci_automation.cli.options import Option
     from ci_automation.report.account import Trouble
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -31,6 +32,7 @@ _METAVARS = {
     Kind.NUMBER: "N",
     Kind.PAGE: "MARKDOWN",
 }
+_ROOM = 60
 
 
 def inputs_as_options(function: F) -> F:
@@ -40,10 +42,16 @@ def inputs_as_options(function: F) -> F:
             f"--{each.name}",
             each.parameter,
             envvar=each.input_variable,
-            metavar="|".join(each.choices) or _METAVARS[each.kind],
+            metavar=_metavar(each),
             help=each.input,
         )(function)
     return function
+
+
+def _metavar(each: Option) -> str:
+    """Return the choices, or the name of an input whose text explains more of them than a line has room for."""
+    choices = "|".join(each.choices) or _METAVARS[each.kind]
+    return choices if len(choices) <= _ROOM else each.name.upper()
 
 
 @click.command("action")

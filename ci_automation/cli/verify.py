@@ -45,7 +45,8 @@ def verify_command(artifact: str, *, again: bool, given: Arguments) -> None:
     \b
     flux-manifests verify oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     flux-manifests verify oci://ghcr.io/acme/flux-manifests:production \\
-      --identity https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main \\
+      --identity \\
+      https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main \\
       --issuer https://token.actions.githubusercontent.com
     """
     reference, ports = reading(artifact, given)

@@ -123,9 +123,9 @@ def test_no_name_is_broken_at_a_hyphen(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", *ALL])
-def test_help_fits_a_narrow_terminal_where_no_word_is_too_long(name: str) -> None:
+def test_help_fits_a_narrow_terminal(name: str) -> None:
     text = CliRunner().invoke(cli, [*name.split(), "--help"], prog_name="flux-manifests", terminal_width=80).output
-    assert not [it for it in text.splitlines() if len(it) > 80 and max(map(len, it.split())) < 70]
+    assert not [it for it in text.splitlines() if len(it) > 80]
 
 
 def test_the_help_of_check_begins_with_an_example_and_leaves_out_what_writing_takes() -> None:
