@@ -50,8 +50,8 @@ class EditedByHand(PolicyRefused):
     """A components file differs from the rendering of its own release and options."""
 
     hint = (
-        "Move the edits into a patch of the kustomization, or publish without them: with --accept-edits, or "
-        "`acceptEdits` in the configuration."
+        "Publish without the edits: with --accept-edits, or `acceptEdits` in the configuration. To keep them, move "
+        "them into a patch of the kustomization first."
     )
 
     def __init__(self, version: Version, diff: str) -> None:

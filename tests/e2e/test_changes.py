@@ -17,6 +17,12 @@ from tests.fakes.world import OVERLAY, key_pem
 if TYPE_CHECKING:
     from tests.e2e.desk import Desk
 
+PATCH = """\
+patches:
+- target: {kind: "Deployment", name: "source-controller", namespace: "flux-system"}
+  patch: |
+    - {"op": "replace", "path": "/spec/replicas", "value": 3}"""
+
 
 class TestContent:
     """Changes of overlay and options wait for approval at any step, also at none."""
@@ -178,6 +184,8 @@ class TestHandEdits:
         assert "--- flux install --export (v2.98.5)" in ran.err
         assert "--accept-edits" in ran.err
         assert "edited-by-hand" in ran.err
+        assert ran.err.endswith(f"\nThis keeps the edits, in kustomization.yaml:\n{PATCH}\n")
+        assert desk.run("check", CHANNEL, *TRUSTED).err.endswith(f":\n{PATCH}\n")
         assert desk.state() == before
         assert desk.run("verify", f"layout:registry@{edited}", *TRUSTED).code == 0
 
@@ -345,6 +353,7 @@ class TestAdoption:
         assert (ran.code, "code edited-not-adopted" in ran.err) == (11, True)
         assert f"{CHANNEL} was not adopted" in ran.err
         assert ran.err.count("+  replicas: 3") == 1
+        assert ran.err.endswith(f"\nThis keeps the edits, in kustomization.yaml:\n{PATCH}\n")
         assert desk.state() == before
         assert "danger: s.yaml holds a Secret in plain text" in ran.err
         assert "hunter2" not in ran.err

@@ -25,6 +25,7 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, Recovered, prove_options, recover
 from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch, unpin
+from ci_automation.impact.overlay.bootstrapped import UnfitBootstrap, edits_as_patches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.decision import Hold
+
+_MAX_PATCHES = 20_000  # characters
 
 
 class Contents(Struct, frozen=True):
@@ -219,9 +222,13 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
     ports.say(f"rendering the present {recovered.version} again to prove its options")
     rendered = _rendered_again(plain, recovered, ports)
     if not intent.drops_edits(observed.digest):
-        if observed.trust is Trust.ADOPTED and plain != rendered:
-            raise EditedNotAdopted(observed.channel, found.version)
-        prove_options(plain, recovered, rendered)
+        try:
+            prove_options(plain, recovered, rendered)
+        except (EditedByHand, MadeByAnotherTool) as error:
+            adopts = observed.trust is Trust.ADOPTED
+            told = EditedNotAdopted(observed.channel, found.version) if adopts else error
+            told.below = _patches(rendered, plain) if recovered.generated else ""
+            raise told from None
     edited = rendered != plain
     return Base(observed.digest, found.version, options, found.overlay, found.path, found.components, edited)
 
@@ -233,6 +240,14 @@ def is_edited_by_hand(channel: Reference, ports: Ports, intent: Intent) -> bool:
     except Error as error:  # all but these the adoption tells
         return isinstance(error, EditedByHand | MadeByAnotherTool)
     return False
+
+
+def _patches(rendered: str, edited: str) -> str:
+    """Return the patches that keep the edits, for a terminal; nothing where they are no YAML, or too many to copy."""
+    found = ""
+    with suppress(UnfitBootstrap):
+        found = edits_as_patches(rendered, edited)
+    return f"This keeps the edits, in kustomization.yaml:\n{found}" if 0 < len(found) <= _MAX_PATCHES else ""
 
 
 def _rendered_again(text: str, recovered: Recovered, ports: Ports) -> str:

@@ -236,7 +236,8 @@ def edits_as_patches(expected: str, edited: str) -> str:
         metadata = f"{{name: {json.dumps(name)}{where}}}"
         lines += [f"    {{$patch: delete, apiVersion: {version}, kind: {json.dumps(kind)}, metadata: {metadata}}}"]
     more = [
-        f"# put {kind} {name} into a file of its own, and list it" for kind, name, _ in after.keys() - before.keys()
+        f"# put {json.dumps(f'{kind} {name}')[1:-1]} into a file of its own, and list it"
+        for kind, name, _ in after.keys() - before.keys()
     ]
     return "\n".join([*(lines if len(lines) > 1 else []), *sorted(more)])
 

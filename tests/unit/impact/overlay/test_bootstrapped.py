@@ -329,3 +329,7 @@ class TestEdits:
         assert yaml.safe_load(other["patch"])["metadata"] == {"name": "a", "namespace": "flux-system"}
         assert edits_as_patches(OBJECT, both) == "# put ClusterRole r into a file of its own, and list it"
         assert edits_as_patches(OBJECT, OBJECT) == ""
+
+    def test_a_name_cannot_leave_its_comment(self) -> None:
+        both = OBJECT + '---\nkind: A\nmetadata: {name: "r\\npatches: []"}\n'
+        assert edits_as_patches(OBJECT, both) == r"# put A r\npatches: [] into a file of its own, and list it"
