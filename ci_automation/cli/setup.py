@@ -218,8 +218,10 @@ def _files(top: Path, answers: Answers, read: Callable[[str], str | None]) -> di
         applied = sync_path(there.tree.by_path, there.components) if there else applied_path(folder) or applied
         components = COMPONENTS_PATH  # runs find it in the artifact
     answers = replace(answers, components=components)
-    named = [(name, it) for name, it in (folders.moving if folders else {}).items() if name in answers.named]
-    lists = {f"{answers.objects}/{name}/{CLUSTERS}": list_of(clusters, answers.contexts) for name, clusters in named}
+    moving, in_git = (folders.moving, folders.folders) if folders else ({}, {})
+    paths = {name: f"{answers.objects}/{name}/{CLUSTERS}" for name in answers.named}
+    listed = [it for it, path in paths.items() if it in moving or (it in in_git and (top / path).exists())]
+    lists = {paths[it]: list_of(moving.get(it, ()), answers.contexts) for it in listed}
     return {**lists, **overlay.new, **setup_files(answers, applied, read)}
 
 

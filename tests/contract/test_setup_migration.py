@@ -36,6 +36,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "tutorials/from-bootstrap.md").read_text()
 EXTRA = Options(components=(*DEFAULT_COMPONENTS, "image-reflector-controller", "image-automation-controller"))
 CLUSTERS = ("staging", "production-eu", "production-us", "stable")
+FIVE = ("staging-1", "production-1", "production-2", "production-3", "production-4")
+DEBUG = Options(log_level="debug")
 THREE = ("setup", "staging", "production", "stable", *ACTION)
 PATH = os.environ["PATH"]
 KEYED = "    publicKey: cosign.pub\n  signing: {mode: key, key: cosign.key}\n"
@@ -494,7 +496,7 @@ def test_no_cluster_goes_back_to_the_version_of_the_first_channel(clone: Path, l
     listed = left(*THREE)
     assert " when it moves: staging (v2.8.6). No step" in line(listed, "Update to v2.8.8 in Git")
     assert line(listed, "command init, artifact staging, to v2.8.8.")
-    assert "render --flux-version v2.8.6)" in block(listed, "Add as patches")
+    assert "render --flux-version v2.8.8)" in block(listed, "Add as patches")
 
 
 def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: Callable[..., list[str]]) -> None:
@@ -1127,27 +1129,107 @@ def test_what_was_edited_in_components_is_printed_by_the_commands_of_the_list(
 ) -> None:
     for name in ("staging", "production-eu", "production-us"):
         bootstrap(clone, f"clusters/{name}/flux-system")
-    for name in ("stable-1", "stable-2"):
-        bootstrap(clone, f"clusters/{name}/flux-system", **own)
+    bootstrap(clone, "clusters/stable-2/flux-system", **own)  # like it in version and options is no other
+    shutil.copytree(clone / "clusters/stable-2/flux-system", clone.parent / "unedited")
     edit(clone / "clusters/stable-2/flux-system")
     listed = left(*THREE)
     if "version" in own:
         assert not (clone / "flux-manifests/stable/clusters.txt").exists()
-        (clone / "flux-manifests/stable/clusters.txt").write_text("stable-1\nstable-2\n")
+        (clone / "flux-manifests/stable/clusters.txt").write_text("stable-2\n")
         listed = left(*THREE, "--yes")
     moving = {it for path in clone.glob("flux-manifests/*/clusters.txt") for it in path.read_text().split()}
     assert ("stable-2" in moving) is bool(own)  # nothing here proves what another version or registry makes of them
     commands = block(listed, "Add as patches what this prints, if anything")
     shown = re.findall(r"clusters/(\S+)/flux-system/gotk-components", commands)
-    assert shown == ["staging", *(["stable-1", "stable-2"] if own else [])]
+    assert shown == ["staging", *(["stable-2"] if own else [])]
     program = clone.parent / "flux-manifests"  # renders what `flux bootstrap` wrote
-    usual, other = (clone / f"clusters/{name}/flux-system/gotk-components.yaml" for name in ("staging", "stable-1"))
+    usual, other = (clone / it / "gotk-components.yaml" for it in ("clusters/staging/flux-system", "../unedited"))
     program.write_text(f'#!/bin/sh\ncase "$*" in *v2.8.6*|*registry*) cat {other} ;; *) cat {usual} ;; esac\n')
     program.chmod(0o755)
     environment = {"PATH": f"{clone.parent}:{PATH}"}
     ran = subprocess.run(["bash", "-c", commands], env=environment, capture_output=True, text=True, check=False)
     changed = ["<   replicas: 1", ">   replicas: 2"] if own else []
     assert ([it for it in ran.stdout.splitlines() if it[0] in "<>"], ran.stderr) == (changed, "")
+
+
+MORE = {"own": {**OWN, "x.yaml": "a: b\n"}}  # what also differs beside the edit
+OUTDATED = {"production-2": {"version": "v2.8.6"}}
+
+
+@pytest.mark.parametrize(
+    ("folders", "edited", "model", "alike", "beside"),
+    [
+        ({}, "production-4", "staging-1", 4, ""),
+        (OUTDATED, "production-4", "staging-1", 4, ""),
+        (OUTDATED, "staging-1", "production-1", 4, ""),
+        ({name: {"version": "v2.8.6"} for name in FIVE[1:]}, "production-4", "staging-1", 4, " (beside production-1)"),
+        ({name: {"options": DEBUG} for name in FIVE[3:]}, "production-4", "staging-1", 3, " (beside production-3)"),
+        ({"production-4": MORE}, "production-4", "staging-1", 4, ""),
+    ],
+    ids=["alone", "outdated", "the first", "older ones", "other options", "more differs"],
+)
+def test_a_folder_whose_components_were_edited_is_left_out_and_named(
+    clone: Path,
+    left: Callable[..., list[str]],
+    folders: dict[str, Any],
+    edited: str,
+    model: str,
+    alike: int,
+    beside: str,
+) -> None:
+    for name in FIVE:
+        bootstrap(clone, f"clusters/{name}/flux-system", **folders.get(name, {}))
+    edit(clone / f"clusters/{edited}/flux-system")
+    for names in ("", *FIVE):  # such as an older release wrote
+        for path in clone.glob("flux-manifests/production/clusters.txt"):
+            path.write_text("".join(f"{it}\n" for it in FIVE[1:] if names))
+        listed = left("setup", "staging", "production", *ACTION, "--yes")
+        lists = "".join(it.read_text() for it in clone.glob("flux-manifests/*/clusters.txt"))
+        assert edited not in lists.split()
+        assert f"the files of clusters/{model}/flux-system " in line(listed, "Read clusters/flux-system")
+        (told,) = (it for it in listed if edited in it and "gotk-components.yaml" in it and "from " in it)
+        assert f". Unlike {alike} of 5 folders, {edited} differs from {model}: " in told
+        assert f"gotk-components.yaml{beside}" in told
+        assert "No step below moves" in told
+        shown = [it.strip() for it in block(listed, told).splitlines()]
+        ran = [subprocess.run(it.split(), cwd=clone, capture_output=True, text=True, check=False) for it in shown]
+        changes = [it for each in ran for it in each.stdout.splitlines() if "replicas" in it and it[0] in "+-"]
+        assert changes == ["-  replicas: 1", "+  replicas: 2"]
+
+
+def test_the_copy_of_other_components_gives_an_edit_up(clone: Path, left: Callable[..., list[str]]) -> None:
+    for name in FIVE:
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    edit(clone / "clusters/production-4/flux-system")
+    told = line(left("setup", "staging", "production", *ACTION), "production-4 differs")
+    assert "A name in clusters.txt is not enough: " in told
+    (path,) = re.findall(r"give it up by a copy of (\S+)\. ", told)
+    shutil.copy(clone / path, clone / "clusters/production-4/flux-system")
+    left("setup", "--yes")
+    assert "production-4\n" in (clone / "flux-manifests/production/clusters.txt").read_text()
+
+
+def test_a_move_that_has_begun_goes_on_and_tells_the_edit(clone: Path, left: Callable[..., list[str]]) -> None:
+    for name in FIVE:
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    left("setup", "staging", "production", *ACTION)
+    edit(folder := clone / "clusters/production-4/flux-system")
+    (folder / "gotk-sync.yaml").write_text(
+        (folder / "gotk-sync.yaml").read_text().replace("prune: true", "prune: false")
+    )
+    listed = left("setup", "--yes")
+    assert "production-4\n" in (clone / "flux-manifests/production/clusters.txt").read_text()
+    assert "Steps below move" in (told := line(listed, "production-4 differs from staging-1: gotk-components.yaml"))
+    assert "diff -ru " in block(listed, told)
+
+
+def test_a_channel_whose_only_cluster_was_edited_has_an_empty_list(clone: Path, left: Callable[..., list[str]]) -> None:
+    for name in ("staging-1", "staging-2", "production-1"):
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    left("setup", "staging", "production", *ACTION)
+    edit(clone / "clusters/production-1/flux-system")
+    left("setup", "--yes")
+    assert (clone / "flux-manifests/production/clusters.txt").read_text() == ""
 
 
 def test_clusters_of_a_second_kind_get_a_channel_by_the_command_of_the_list(

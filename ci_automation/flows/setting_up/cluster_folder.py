@@ -65,9 +65,13 @@ class ClusterFolder(Struct, frozen=True, dict=True):
         return {"components-extra": found.pop("components")[usual:], **found}
 
     def is_as(self, other: ClusterFolder) -> bool:
-        """Return whether nothing `differs`, which is faster to say than what."""
+        """Return whether at most the version and the bytes of the components differ."""
         alike = self.overlay.by_path == other.overlay.by_path and self.options == other.options
-        return alike and not any(self.differs(other))
+        return alike and self.applies_as(other)
+
+    def has_components_of(self, other: ClusterFolder) -> bool:
+        """Return whether the components are the same to the byte."""
+        return self.version == other.version and self.files[COMPONENTS] == other.files[COMPONENTS]
 
     def differs(self, other: ClusterFolder) -> Iterator[str]:
         """Yield what else than the version differs from another folder."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -29,20 +31,22 @@ if TYPE_CHECKING:
     from ci_automation.flows.setting_up.cluster_folder import ClusterFolder
     from ci_automation.flows.setting_up.overlays import Existing
     from ci_automation.flows.workspace import OverlayFolder
+    from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import ObjectId
     from ci_automation.impact.overlay.builder import Kustomize
 
 
-class Migration(Struct, frozen=True):
+class Migration(Struct, frozen=True, dict=True):
     """The folders of clusters by the channels that they are for, and why others cannot be read.
 
     The artifact takes over the files and the options of `source`, from which the fewest folders differ, or is it, if it
     is there already. `moving` are the names of clusters that come to a channel as the source does: those whose folders
-    do not differ from it, or give the same objects as it does with `sync` of the channel, and those that a person has
-    listed. Of each channel `written` is `sync.kustomization`; None: the channel is new, and gets the patches of all its
-    folders. By cluster, `settled` are the patches that its own objects have already. Of `all_there` clusters of `flux
-    bootstrap`, also of other channels, `have_moved` are done.
+    do not differ from it, or give the same objects as it does with `sync` of the channel, and those that are listed,
+    but for those whose components were edited while Git prunes, as before a move. Of each channel `written` is
+    `sync.kustomization`; None: the channel is new, and gets the patches of all its folders. By cluster, `settled` are
+    the patches that its own objects have already. Of `all_there` clusters of `flux bootstrap`, also of other channels,
+    `have_moved` are done.
     """
 
     source: ClusterFolder
@@ -168,6 +172,17 @@ class Migration(Struct, frozen=True):
         spec = {"path": "./", **self.kustomization(channel)}
         return tuple(it.sentence for it in unfit_in_cluster(None, self.source.files, spec, self.kustomize))
 
+    @cached_property
+    def _usual(self) -> dict[tuple[Version, Options], ClusterFolder]:
+        """Return by version and options the source, or else a folder with the components that most of these have."""
+        count = Counter((it.version, it.options, it.files[COMPONENTS]) for it in self.every)
+        falling = sorted(self.every, key=lambda it: -count[it.version, it.options, it.files[COMPONENTS]])
+        return {(it.version, it.options): it for it in (*reversed(falling), self.source)}
+
+    def usual(self, folder: ClusterFolder) -> ClusterFolder:
+        """Return what has the components that are usual for the version and the options of a folder."""
+        return self._usual.get((folder.version, folder.options), folder)
+
     def lacking(self, folder: ClusterFolder, channel: str) -> list[str]:
         """Return what a folder has, beside another version, that neither the source nor the channel's objects have."""
         own, there = self.beside(folder), self.gets(folder, channel)
@@ -176,7 +191,17 @@ class Migration(Struct, frozen=True):
         if found and (edited := self.edited(folder)):
             found.append(f"{COMPONENTS} beside that, in {some_of([*map(str, edited)])}")
         to_build = found and channel != ANY and (there or not own)  # else it has what it takes, and the channel not
-        return [] if to_build and self.unlike(folder, there) == () else found
+        found = [] if to_build and self.unlike(folder, there) == () else found
+        usual = self.usual(folder)  # without the source's version and options, no build shows an edit
+        is_edited = usual is not self.source and not folder.has_components_of(usual)
+        if is_edited and not any(it.startswith(COMPONENTS) for it in found):
+            found.append(f"{COMPONENTS} (beside {self.names.name(usual.path)})")
+        return found
+
+    def is_held(self, folder: ClusterFolder, channel: str) -> bool:
+        """Return whether the components of a folder were edited, and no move of its cluster has begun."""
+        prunes = any(it.prune for it in folder.applied)
+        return prunes and any(it.startswith(COMPONENTS) for it in self.lacking(folder, channel))
 
     def of_family(self, family: Family, existing: Existing | None, listed: Mapping[str, Collection[str]]) -> Migration:
         """Return how a family's clusters move, to the artifact that is there; the files of others are not written."""
@@ -186,10 +211,12 @@ class Migration(Struct, frozen=True):
 
     def to_move_to(self, source: ClusterFolder, listed: Mapping[str, Collection[str]]) -> Migration:
         """Return the same with another source: clusters move that do not differ from it, and those `listed` before."""
-        its, moving = replace(self, source=source), {}
+        its, moving, name = replace(self, source=source), {}, self.names.name
         for channel, there in listed.items():
-            same = {self.names.name(it.path) for it in self.folders.get(channel, ()) if not its.lacking(it, channel)}
-            if found := same.union(self.moving.get(channel, ())) & same.union(there):
+            folders = self.folders.get(channel, ())
+            same = {name(it.path) for it in folders if not its.lacking(it, channel)}
+            held = {name(it.path) for it in folders if its.is_held(it, channel)}
+            if found := (same.union(self.moving.get(channel, ())) & same.union(there)) - held:
                 moving[channel] = tuple(sorted(found))
         return replace(its, moving=moving)
 
@@ -281,11 +308,13 @@ def read_migration(
 def _source(read: Mapping[str, ClusterFolder], taken: OverlayFolder | None, *, have_moved: bool) -> ClusterFolder:
     """Return the folder with what was `taken` over, else the overlay, else one that most are like.
 
-    It is the overlay if the listed clusters `have_moved`, or if folders differ from it only in values.
+    Of those that are alike it has the newest version, and the components that most folders of that version have. It is
+    the overlay if the listed clusters `have_moved`, or if folders differ from it only in values.
     """
     alike = {path: sum(map(it.is_as, read.values())) for path, it in read.items()}
     own = taken.tree.by_path if taken else None
-    source = max(read.values(), key=lambda it: (it.overlay.by_path == own, alike[it.path]))
+    exact = {path: sum(map(it.has_components_of, read.values())) for path, it in read.items()}
+    source = max(read.values(), key=lambda it: (it.overlay.by_path == own, alike[it.path], it.version, exact[it.path]))
     is_left = have_moved or (taken and any(own_values(it.overlay, taken.tree) for it in read.values()))
     if taken and is_left and source.overlay.by_path != own:
         return replace(source, path=taken.path, files=taken.tree.replaced(COMPONENTS, source.files[COMPONENTS]))

@@ -78,7 +78,8 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
                 by = channel if names.name(folder.path) in migration.moving.get(channel, ()) else None
                 beside = str(migration.beside(folder))
                 differing.setdefault((by, enumerated(found), beside), []).append(folder)
-    is_folder, same = source in every, sum(not any(it.differs(source)) for it in every)
+    is_folder = source in every
+    same = sum(it.has_components_of(migration.usual(it)) and not any(it.differs(source)) for it in every)
     most = f"Unlike {same} of {len(every)} folders, " if is_folder else ""
     model = names.name(source.path) if is_folder else source.path
     page = f"{answers.docs}/guides/migration.md#folders-that-differ"
@@ -93,6 +94,8 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
         whole = [channel for channel, there in _of_channels(migration) if [*there] == unlike]
         if not by and whole and (own := migration.beside(unlike[0])).keys() and len(unlike) > 1:
             told += f". To keep it, {_below(answers, whole[0], own)}"
+        elif not by and what.startswith(COMPONENTS):
+            told += _edited(migration, unlike)
         elif not by and len(unlike) == 1 and _TAG.fullmatch(name := names.name(unlike[0].path)):
             channel = next(it for it, there in migration.folders.items() if unlike[0] in there)
             told += _own_channel(answers, name, channel, migration.beside(unlike[0]))
@@ -100,9 +103,17 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
             told += _own_name(answers, migration, unlike, own)
         all_of = f" That is all of {whole[0]} in Git, and a channel can have patches of its own." if whole else ""
         differ = f"{_called(unlike, migration)} {'differ' if len(unlike) > 1 else 'differs'} from {model}: {what}"
-        one_each = {(it.overlay, it.options): it for it in unlike if not answers.there}.values()
-        diffs = [_diff(source, it) for it in one_each if it.overlay != source.overlay or it.options == source.options]
-        yield "\n".join((f"{most}{differ}.{all_of} {told}: {page}", *diffs))
+        usual = [it.has_components_of(migration.usual(it)) or it.files[COMPONENTS] for it in unlike]
+        one_each = {(it.overlay, it.options, its): it for it, its in zip(unlike, usual, strict=True)}.values()
+        diffs = [command for it in one_each for command in _diffs(migration, it, is_there=answers.there is not None)]
+        yield "\n".join((f"{most}{differ}.{all_of} {told}: {page}", *dict.fromkeys(diffs)))
+
+
+def _edited(migration: Migration, folders: Sequence[ClusterFolder]) -> str:
+    """Return how clusters move whose components alone differ."""
+    usual = _unedited(migration, folders[0])
+    given_up = f", or give it up by a copy of {usual.path}/{COMPONENTS}" if usual else ""
+    return f". Make what was edited by hand a patch in kustomization.yaml{given_up}. A name in {CLUSTERS} is not enough"
 
 
 def _lost(folders: Iterable[ClusterFolder], migration: Migration, channel: str) -> str:
@@ -111,10 +122,26 @@ def _lost(folders: Iterable[ClusterFolder], migration: Migration, channel: str) 
     return f", in {some_of(list(map(str, every)))}" if every else ""
 
 
-def _diff(source: ClusterFolder, other: ClusterFolder) -> str:
-    """Return the command that shows how folders differ; what other options make of Flux's components is no news."""
-    without = "" if source.options == other.options else f"-x {COMPONENTS} "
-    return f"diff -ru {without}{source.path} {other.path}"
+def _unedited(migration: Migration, folder: ClusterFolder) -> ClusterFolder | None:
+    """Return a folder in Git with the components that are usual for the version and the options of another one."""
+    usual = migration.usual(folder)
+    return next((it for it in migration.every if it.has_components_of(usual)), None)
+
+
+def _diffs(migration: Migration, folder: ClusterFolder, *, is_there: bool) -> Iterator[str]:
+    """Yield the commands that show how a folder differs from others in Git.
+
+    What another version or other options make of Flux's components is no news. The source can be an artifact that
+    `is_there`, or a folder without components.
+    """
+    source, usual, unedited = migration.source, migration.usual(folder), _unedited(migration, folder)
+    is_edited = not folder.has_components_of(usual)
+    of_components = is_edited and unedited and (usual is not source or source not in migration.every)
+    if not is_there and (folder.overlay != source.overlay or (folder.options == source.options and not of_components)):
+        without = "" if usual is source and not of_components else f"-x {COMPONENTS} "
+        yield f"diff -ru {without}{source.path} {folder.path}"
+    if of_components and unedited:
+        yield f"diff -u {unedited.path}/{COMPONENTS} {folder.path}/{COMPONENTS}"
 
 
 def _like(name: str, channels: Iterable[str]) -> str | None:
