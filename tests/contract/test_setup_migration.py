@@ -49,7 +49,7 @@ REFERRED = {  # by its number in the tutorial
     r"Steps (\d+) to \d+ of the list, which": "Tick ",
     r"Steps \d+ to (\d+) of the list, which": "artifact stable",
     r"Then steps (\d+) and \d+\.": "Where kubectl and flux know",
-    r"Then steps \d+ and (\d+)\.": "with a TOKEN",
+    r"Then steps \d+ and (\d+)\.": "with a token",
     r"\| (\d+) \| for one cluster: waits": "Move one cluster.",
     r"\| (\d+) \| leaves only": "delete Flux from their folders",
     r"\| (\d+) \| looks whether": "Let Git apply the rest",
@@ -297,6 +297,22 @@ def test_forty_clusters_have_few_boxes_and_each_its_name(clone: Path, left: Call
     assert terminal.code == 0  # the shell in which it is pasted stays open
     unready = terminal.run(move, fails="*jsonpath*")
     assert unready == first[:1]  # nothing is suspended or applied before Git stops pruning
+
+
+def test_the_secret_by_which_clusters_pull_can_be_made_again_and_its_token_is_typed(
+    clone: Path, left: Callable[..., list[str]]
+) -> None:
+    for cluster in CLUSTERS:
+        bootstrap(clone, f"clusters/{cluster}/flux-system")
+    commands = block(left(*THREE), "with a token that may only pull")
+    terminal = Terminal(clone)
+    called = terminal.run(commands.replace("read -rs token", "read -rs token <<< s3cret"))
+    names = [it.split()[2] for it in called]
+    assert sorted(names) == sorted([*CLUSTERS, *CLUSTERS])
+    assert sum("--docker-password=s3cret --dry-run=client -o yaml" in it for it in called) == len(CLUSTERS)
+    assert sum(it.endswith(" apply -f -") for it in called) == len(CLUSTERS)
+    terminal.run(commands.replace("read -rs token", "token=s3cret"), fails="* apply *")
+    assert terminal.code == 1
 
 
 def test_a_context_with_another_name_follows_the_name_of_its_cluster(
@@ -638,7 +654,7 @@ def test_a_cluster_that_differs_gets_a_channel_of_its_own_by_the_command_of_the_
     for words in (
         "set `prune: false`",
         "Where kubectl and flux know",
-        "with a TOKEN that may only pull",
+        "with a token that may only pull",
         "Look in this clone",
     ):
         assert line(listed, words)  # once for all clusters: to make a Secret twice fails

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ci_automation.config.model import Config
+    from ci_automation.report.cluster_objects import NeededSecret
 
 _TOKEN = "https://github.com/settings/tokens/new?scopes=read:packages"  # noqa: S105  # the page that makes one
 _PULL = "pull-flux-manifests"  # the Secret, as docs/guides/clusters.md has it
@@ -248,8 +249,14 @@ def _pulled(answers: Answers, config: Config, *, github: bool) -> tuple[list[Ref
             undecided.append(it.channel)
             source = {"secretRef": {"name": _PULL}}  # which a person is told to write
         needed = named_secrets(settings.namespace or answers.home, it.channel, source, {})
-        secrets |= {each.command: None for each in needed if each.template.startswith("docker-registry")}
-    return undecided, [in_clusters(answers, it) for it in secrets]
+        secrets |= {_applied(each): None for each in needed if each.template.startswith("docker-registry")}
+    return undecided, [chain(("read -rs token", in_clusters(answers, it))) for it in secrets]
+
+
+def _applied(needed: NeededSecret) -> str:
+    """Return the command that makes a Secret with a login, or renews it."""
+    made = needed.command.replace("=TOKEN", '="$token"')
+    return f"{made} --dry-run=client -o yaml |\n  kubectl apply -f -"
 
 
 def _asking(undecided: Iterable[Reference]) -> str:
@@ -268,7 +275,13 @@ def _to_pull(answers: Answers, config: Config, *, github: bool) -> Iterator[str]
         private = f"{public}. If it stays private, run this in each cluster,"
         made = private if github else f"{_asking(undecided)}, make the Secret in each cluster,"
     guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
-    yield "\n".join((f"{made} with a TOKEN that may only pull: {guide}", *commands))
+    made += " with a token that may only pull. Type it when the command waits: it is not shown."
+    if github:
+        made += (
+            " ghcr.io needs a classic token with `read:packages`, best of a machine user; it expires, so run this with "
+            "a new one before that."
+        )
+    yield "\n".join((f"{made} More: {guide}", *commands))
 
 
 def _later(answers: Answers, stale: Iterable[str], *, is_paused: bool) -> Iterator[str]:

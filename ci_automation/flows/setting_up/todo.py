@@ -37,7 +37,7 @@ _HEAD = f"""\
 The `setup` of flux-manifests wrote this list. When it runs again, it keeps your ticks and nothing else that you write
 here. To tick by a click, make it an issue: `gh issue create --title "Set up signed Flux" --body-file {TODO}`
 
-Capital letters such as TOKEN are for you to replace. Commands are for bash or zsh, at the top of this clone."""
+Capital letters such as USER are for you to replace. Commands are for bash or zsh, at the top of this clone."""
 
 
 def one_list(lists: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
