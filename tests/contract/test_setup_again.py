@@ -95,6 +95,43 @@ def test_a_second_run_has_the_same_list_for_the_commit_that_was_shipped(clone: P
     assert files(clone) == before
 
 
+@pytest.mark.parametrize("tags", [(), None])
+def test_a_second_run_without_arguments_has_no_new_steps(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tags: tuple[str, ...] | None
+) -> None:
+    monkeypatch.setattr("ci_automation.cli.setup.tags_beside", lambda *_: tags)
+    for name in ("edge-1", "edge-2"):  # for which channel, `setup` asks
+        bootstrap(clone, f"clusters/{name}/flux-system")
+    assert run(["setup", "staging", "production", "--action", PINNED]) == 0
+    listed = files(clone)[TODO]
+    assert "  flux-manifests setup staging production " in listed
+    assert re.search(r"Be careful with \d+: too early or forgotten, it hurts clusters\.", listed)
+    capsys.readouterr()
+    assert run(["setup"]) == 0
+    assert " 0 new or changed.\n" in capsys.readouterr().out
+
+
+def test_one_is_told_as_one(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, own in {"production-1": OWN, "production-2": {}, "production-3": OWN}.items():
+        bootstrap(clone, f"clusters/{name}/flux-system", own=own)
+    assert run(["setup", "production", "--action", PINNED]) == 0
+    listed = files(clone)[TODO]
+    assert "No step below moves it until that is settled, since no clusters.txt names it" in listed
+    assert "delete Flux from their folders, and" in listed
+    (clone / "flux-manifests/production/clusters.txt").write_text("production-2\n")
+    shutil.rmtree(clone / "clusters/production-1")
+    shutil.rmtree(clone / "clusters/production-3")
+    bootstrap(clone, "clusters/other/flux-system")
+    assert run(["setup", "--yes"]) == 0
+    listed = files(clone)[TODO]
+    assert "delete Flux from its folder, and" in listed
+    assert "Never run `flux bootstrap` for it again." in listed
+    capsys.readouterr()
+    (clone / TODO).write_text(f"{listed}\n## Done\n\n- [ ] 99. Look.\n")
+    assert run(["setup", "--yes"]) == 0
+    assert " 0 new or changed; 1 is gone.\n" in capsys.readouterr().out
+
+
 def test_a_second_run_asks_nothing_that_the_files_say(clone: Path, at_terminal: Callable[..., list[str]]) -> None:
     first = at_terminal(**{"this action": "fakeco/ci-automation"})
     assert run(["setup"]) == 0

@@ -493,7 +493,7 @@ def test_objects_are_those_that_the_oldest_cluster_of_the_channel_knows(
         bootstrap(clone, f"clusters/{cluster}/flux-system", version=version)
     listed = left(*THREE)
     assert line(listed, "Update to v2.8.8 in Git").endswith(
-        " when it moves: production-eu (v2.5.1). No step below moves them until then. Then run `setup` again."
+        " when it moves: production-eu (v2.5.1). No step below moves it until then. Then run `setup` again."
     )
     names = clone / "flux-manifests/production/clusters.txt"
     assert names.read_text() == "production-us\n"
@@ -545,8 +545,8 @@ def test_each_folder_that_differs_is_named_with_what_differs(clone: Path, left: 
     settled = left(*THREE, "--yes")
     assert names.read_text() == "production-b\nproduction-d\n"
     assert line(settled, "Move one cluster.")
-    assert "Steps below move them all the same" in line(settled, "folders, production-b differs")
-    assert "No step below moves them" in line(settled, "folders, production-e differs")
+    assert "Steps below move it all the same" in line(settled, "folders, production-b differs")
+    assert "No step below moves it" in line(settled, "folders, production-e differs")
     assert "## Folders that differ\n" in (DOCS / "guides/migration.md").read_text()
 
 
@@ -629,8 +629,8 @@ def test_a_cluster_that_differs_gets_a_channel_of_its_own_by_the_command_of_the_
         own = {**OWN, "memory.yaml": OWN["memory.yaml"].replace("2Gi", "4Gi")} if name == "production-us" else OWN
         bootstrap(clone, f"clusters/{name}/flux-system", own=own)
     listed = left(*THREE, *signing)
-    told = line(listed, "production-us differs from staging: memory.yaml. No step below moves them until that is")
-    ((command,),) = [re.findall(r"names them\. `flux-manifests (.*?)` gives it a channel of its own", told)]
+    told = line(listed, "production-us differs from staging: memory.yaml. No step below moves it until that is")
+    ((command,),) = [re.findall(r"names it\. `flux-manifests (.*?)` gives it a channel of its own", told)]
     listed = left(*command.split(), "--yes")
     assert not any("differs from" in it for it in listed)
     files = "\n".join(listed[listed.index("Files") : listed.index(SETTINGS)])
@@ -683,7 +683,7 @@ def test_a_cluster_that_needs_a_patch_gets_a_promoted_channel_by_the_commands_of
     )
     Terminal(clone).run(fields)
     listed = left("setup", "--yes")
-    assert "they keep what `sync` of production-us gives them" in line(listed, "production-us differs")
+    assert "it keeps what `sync` of production-us gives it" in line(listed, "production-us differs")
     assert line(listed, PROMOTED)
     *_, last = parse_config(config(clone).encode(), CONFIG).artifacts
     assert (last.name, last.promote and last.promote.source) == ("production-us", "production")
@@ -787,9 +787,7 @@ def test_a_patch_with_another_value_comes_into_a_promoted_channel_if_kustomize_b
         assert not names.exists()
         names.write_text("production-us\n")
         listed = left("setup", "--yes")
-        assert "Steps below move them all the same, since clusters.txt names them." in line(
-            listed, "Update to v2.8.8 in"
-        )
+        assert "Steps below move it all the same, since clusters.txt names it." in line(listed, "Update to v2.8.8 in")
     assert not any("differs from" in it for it in listed)
     told = line(listed, "Read `sync` of production-us in .github/flux-manifests.yaml: it has the patches that the")
     assert told.endswith("lacks, from clusters/production-us/flux-system. With it, kustomize builds the same objects.")
@@ -848,8 +846,8 @@ def test_a_channel_whose_sync_gives_clusters_the_same_objects_gets_them(
     )
     (clone / CONFIG).write_text(before.rstrip("\n") + "\n" + less)
     told = line(left("setup", "--yes"), "stable-1 differs from")
-    lost = "lose the rest, in Deployment flux-system/notification-controller. To leave them out"
-    assert f"Of what differs they keep what `sync` of stable gives them, and {lost}" in told
+    lost = "loses the rest, in Deployment flux-system/notification-controller. To leave it out"
+    assert f"Of what differs it keeps what `sync` of stable gives it, and {lost}" in told
 
 
 def test_what_does_not_fit_in_sync_is_told_before_anything_else(
@@ -1055,7 +1053,7 @@ def test_the_last_folder_that_differs_from_the_overlay_does_not_become_the_model
         names.unlink()
     listed = left("setup", "--yes")
     told = line(listed, "production-ap differs from clusters/flux-system: ")
-    assert "No step below moves them" in told
+    assert "No step below moves it" in told
     assert listed[listed.index(told) + 1].strip() == "diff -ru clusters/flux-system clusters/production-ap/flux-system"
     assert not any("Move production-ap" in it or "has the files of" in it for it in listed)
     assert not [*clone.glob("flux-manifests/*/clusters.txt")]
@@ -1293,13 +1291,13 @@ def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list
             names.write(f"{name}\n")
     named = left(*THREE, "--clusters", "production=eu-*", "--yes")
     assert not any("whose paths name none" in it for it in named)
-    assert "No step below moves them" in line(named, ", eu-03 differs from test-01: ")
+    assert "No step below moves it" in line(named, ", eu-03 differs from test-01: ")
     told = line(named, ", eu-02 differs")
     assert told.partition(". ")[2] == (
         "Unlike 3 of 5 folders, eu-02 differs from test-01: kustomization.yaml (missing) and memory.yaml (missing). "
-        "That is all of stable in Git, and a channel can have patches of its own. Steps below move them all the same, "
-        "since flux-manifests/stable/clusters.txt names them. Of what differs they keep what `sync` of stable gives "
-        "them, and lose the rest. To leave them out, delete their names there and run `setup` again: "
+        "That is all of stable in Git, and a channel can have patches of its own. Steps below move it all the same, "
+        "since flux-manifests/stable/clusters.txt names it. Of what differs it keeps what `sync` of stable gives "
+        "it, and loses the rest. To leave it out, delete its name there and run `setup` again: "
         "https://github.com/acme/ci-automation/blob/HEAD/docs/guides/migration.md#folders-that-differ"
     )
     assert line(named, ALL)

@@ -163,7 +163,7 @@ def test_a_folder_with_a_value_of_its_own_and_another_difference_is_told(
         more = {"components": path.read_text().replace("replicas: 1", "replicas: 2")}
     bootstrap(clone, "clusters/stable-2/flux-system", own=own, **more)
     listed = left(*THREE)
-    assert "No step below moves them" in line(listed, "stable-2 differs from staging: memory.yaml and ")
+    assert "No step below moves it" in line(listed, "stable-2 differs from staging: memory.yaml and ")
     assert ". 4 folders differ" in line(listed, "only in the value of")
 
 

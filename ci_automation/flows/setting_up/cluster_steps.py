@@ -261,7 +261,8 @@ def _left_by_git(answers: Answers, block: Block, migration: Migration) -> Iterat
         f"git add {path}",
     )
     loop = in_each(answers, removal, channel)
-    yield f"In Git, delete Flux from their folders, and bring that to {branch}.{kept}\n{loop}"
+    folders, them = ("their folders", "them") if moving[1:] else ("its folder", "it")
+    yield f"In Git, delete Flux from {folders}, and bring that to {branch}.{kept}\n{loop}"
     if applied := migration.source.applied:
         resumed = (
             f"{{ ! git cat-file -e FETCH_HEAD:{path}/{COMPONENTS} 2> /dev/null || ! echo '{branch} still has it'; }}",
@@ -274,7 +275,7 @@ def _left_by_git(answers: Answers, block: Block, migration: Migration) -> Iterat
     edit = in_each(answers, [changed_prune(migration, "false", "true")], channel)
     yield (
         f"{CAREFUL}only after the step before, or Flux deletes itself, set `prune: true` again, and bring that to "
-        f"{branch}. Never run `flux bootstrap` for them again.{next_one}\n"
+        f"{branch}. Never run `flux bootstrap` for {them} again.{next_one}\n"
         f"{edit} &&\ngit rm -qf {answers.objects}/{channel}/{CLUSTERS}"
     )
 

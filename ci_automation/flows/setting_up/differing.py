@@ -38,9 +38,10 @@ def left_to_settle(answers: Answers, migration: Migration) -> Iterator[str]:
                 moves = names.name(it.path) in migration.moving.get(channel, ())
                 older.setdefault((begins, moves), []).append(f"{names.name(it.path)} ({it.version})")
     for (begins, moves), behind in sorted(older.items()):
-        told = "No step below moves them until then"
+        them = "them" if behind[1:] else "it"
+        told = f"No step below moves {them} until then"
         if moves:
-            told = f"Steps below move them all the same, since {CLUSTERS} names them"
+            told = f"Steps below move {them} all the same, since {CLUSTERS} names {them}"
         yield (
             f"Update to {begins} in Git, as until now, so that no cluster changes when it moves: {enumerated(behind)}. "
             f"{told}. Then run `setup` again."
@@ -84,13 +85,7 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
     model = names.name(source.path) if is_folder else source.path
     page = f"{answers.docs}/guides/migration.md#folders-that-differ"
     for (by, what, _), unlike in differing.items():
-        told = (
-            f"Steps below move them all the same, since {answers.objects}/{by}/{CLUSTERS} names them. Of what differs "
-            f"they keep what `sync` of {by} gives them, and lose the rest{_lost(unlike, migration, by)}. To leave them "
-            "out, delete their names there and run `setup` again"
-            if by
-            else f"No step below moves them until that is settled, since no {CLUSTERS} names them"
-        )
+        told = _whether_moved(answers, migration, unlike, by)
         whole = [channel for channel, there in _of_channels(migration) if [*there] == unlike]
         if not by and whole and (own := migration.beside(unlike[0])).keys() and len(unlike) > 1:
             told += f". To keep it, {_below(answers, whole[0], own)}"
@@ -107,6 +102,20 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
         one_each = {(it.overlay, it.options, its): it for it, its in zip(unlike, usual, strict=True)}.values()
         diffs = [command for it in one_each for command in _diffs(migration, it, is_there=answers.there is not None)]
         yield "\n".join((f"{most}{differ}.{all_of} {told}: {page}", *dict.fromkeys(diffs)))
+
+
+def _whether_moved(answers: Answers, migration: Migration, unlike: Sequence[ClusterFolder], by: str | None) -> str:
+    """Return whether steps move clusters that differ, by the list of a channel that names them."""
+    they, them, keep, lose, names = "they", "them", "keep", "lose", "their names"
+    if len(unlike) == 1:
+        they, them, keep, lose, names = "it", "it", "keeps", "loses", "its name"
+    if not by:
+        return f"No step below moves {them} until that is settled, since no {CLUSTERS} names {them}"
+    return (
+        f"Steps below move {them} all the same, since {answers.objects}/{by}/{CLUSTERS} names {them}. Of what differs "
+        f"{they} {keep} what `sync` of {by} gives {them}, and {lose} the rest{_lost(unlike, migration, by)}. To leave "
+        f"{them} out, delete {names} there and run `setup` again"
+    )
 
 
 def _edited(migration: Migration, folders: Sequence[ClusterFolder]) -> str:

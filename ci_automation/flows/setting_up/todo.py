@@ -28,9 +28,11 @@ CAREFUL = "Careful: "  # begins a step that can hurt clusters when it is done to
 _TOOLS = ("git", "gh", "kubectl", "flux", "cosign", "docker")
 _CALLED = re.compile(rf"(?:^|[(|&;{{!]|\bdo)\s*({'|'.join(_TOOLS)}) ", re.MULTILINE)
 _STEP = re.compile(r"^- \[([ xX])\] \d+\. (.+(?:\n  .*)*)", re.MULTILINE)
-_MODEL = re.compile(  # one of several folders with the same files, and how many they are
+_MODEL = re.compile(  # one of several folders with the same files, how many they are, and what `setup` was told
     r"(?<=has the files of )\S+|(?<=\"\$made\"\) )\S+|"
-    r"(?<=differs from )[^:]+|(?<=differ from )[^:]+|(?<=diff -ru )\S+|Unlike \d+ of \d+ folders, "
+    r"(?<=differs from )[^:]+|(?<=differ from )[^:]+|(?<=diff -ru )\S+|Unlike \d+ of \d+ folders, |"
+    r"(?<=^  flux-manifests[ ]setup).*",
+    re.MULTILINE,
 )
 _TITLE = "# Signed Flux: what is left to do"
 _HEAD = f"""\
@@ -67,7 +69,8 @@ def list_text(goal: str, left: Mapping[str, Sequence[str]], existing: str | None
         (title, there) for title, steps in every if (there := [it for it in steps if (title, _key(it)) not in before])
     ]
     counts = f"{len(keys)} steps, {len(keys & done)} of them done, {len(keys - before)} new or changed"
-    gone = f"; {len(before - keys)} are gone" if before - keys else ""
+    left_out = len(before - keys)
+    gone = f"; {left_out} {'are' if left_out > 1 else 'is'} gone" if left_out else ""
     return f"{TODO} has {counts}{gone}{':' if new else '.'}\n{_shown(new)}"
 
 
@@ -120,7 +123,8 @@ def _first_look(sections: Iterable[tuple[str, Sequence[str]]]) -> str:
     decided = [number for title, number, _ in steps if title == DECIDE]
     careful = [number for _, number, text in steps if text.startswith(CAREFUL)]
     first = f"{DECIDE}: step{'s' if decided[1:] else ''} {', '.join(decided)}." if decided else ""
-    marked = f"Be careful with {', '.join(careful)}: too early or forgotten, they hurt clusters." if careful else ""
+    hurt = "they hurt" if careful[1:] else "it hurts"
+    marked = f"Be careful with {', '.join(careful)}: too early or forgotten, {hurt} clusters." if careful else ""
     needed = f"You need: {', '.join(it for it in _TOOLS if it in called)}."
     return "\n\n".join(filter(None, (needed, " ".join(filter(None, (first, marked))))))
 
