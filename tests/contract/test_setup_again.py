@@ -430,7 +430,7 @@ def test_the_secret_by_which_clusters_pull_has_the_name_that_their_objects_have(
     told = [ASKS.format(it) in listed for it in (": write `sync:", ", make the Secret in each cluster,")]
     assert told == [asks, asks]
     assert ("make the Secret that the objects name" in listed) is bool(secret and sync)
-    assert ("needs a classic token" in listed) is ("ghcr.io" in secret)
+    assert ("needs a classic one" in listed) is ("ghcr.io" in secret)
 
 
 def test_a_login_of_the_configuration_or_of_ghcr_needs_no_other(

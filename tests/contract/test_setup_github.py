@@ -56,6 +56,9 @@ def commands(lines: list[str], words: str) -> str:
 def test_the_settings_are_made_by_the_commands(left: Callable[..., list[str]], tmp_path: Path) -> None:
     listed = left("staging", "production")
     (tick,) = gh_calls(commands(listed, "Tick "), tmp_path)
+    assert any(
+        "Tick " in it and it.endswith(" https://github.com/organizations/acme/settings/actions") for it in listed
+    )
     assert tick.request == ("PUT", f"{FLEET}/actions/permissions/workflow", {"can_approve_pull_request_reviews": True})
     you, made, branch = gh_calls(commands(listed, "Make the environment flux-manifests with req"), tmp_path)
     assert you.request == ("GET", "/user", None)
@@ -69,6 +72,13 @@ def test_the_settings_are_made_by_the_commands(left: Callable[..., list[str]], t
     assert ruleset["conditions"]["ref_name"] == {"include": ["refs/heads/main"], "exclude": []}
     (only,) = ruleset["rules"]
     assert (only["type"], only["parameters"]["required_approving_review_count"]) == ("pull_request", 1)
+
+
+def test_pages_are_named_in_the_checkout_before_the_repository_of_the_action_is_made(
+    left: Callable[..., list[str]],
+) -> None:
+    (told,) = (it for it in left("staging") if "no GitHub Enterprise" in it)
+    assert ": docs/guides/action.md in the action's checkout, or https://" in told
 
 
 @pytest.mark.parametrize(
@@ -237,7 +247,7 @@ def test_a_private_repository_is_told_that_a_code_approves(
     without = left("staging", "production", "--signing", signing)
     assert not any(TERMINAL in it for it in without) or signing == "key"
     assert "Decide first: steps 1, 2." in head(tmp_path)
-    ((command,),) = [re.findall(r"approve the runs below\. Then run `flux-manifests (.*?)`", without[6])]
+    ((command,),) = [re.findall(r"approve runs\. Run `flux-manifests (.*?)`", without[6])]
     assert command == "setup --approval code"
     listed = left(*command.split()[1:], "--yes")
     told = "\n".join(listed)

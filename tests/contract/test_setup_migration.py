@@ -49,7 +49,7 @@ REFERRED = {  # by its number in the tutorial
     r"Steps (\d+) to \d+ of the list, which": "Tick ",
     r"Steps \d+ to (\d+) of the list, which": "artifact stable",
     r"Then steps (\d+) and \d+\.": "Where kubectl and flux know",
-    r"Then steps \d+ and (\d+)\.": "with a token",
+    r"Then steps \d+ and (\d+)\.": "and type the token",
     r"\| (\d+) \| for one cluster: waits": "Move one cluster.",
     r"\| (\d+) \| leaves only": "delete Flux from their folders",
     r"\| (\d+) \| looks whether": "Let Git apply the rest",
@@ -304,7 +304,7 @@ def test_the_secret_by_which_clusters_pull_can_be_made_again_and_its_token_is_ty
 ) -> None:
     for cluster in CLUSTERS:
         bootstrap(clone, f"clusters/{cluster}/flux-system")
-    commands = block(left(*THREE), "with a token that may only pull")
+    commands = block(left(*THREE), "and type the token when it waits")
     terminal = Terminal(clone)
     called = terminal.run(commands.replace("read -rs token", "read -rs token <<< s3cret"))
     names = [it.split()[2] for it in called]
@@ -654,7 +654,7 @@ def test_a_cluster_that_differs_gets_a_channel_of_its_own_by_the_command_of_the_
     for words in (
         "set `prune: false`",
         "Where kubectl and flux know",
-        "with a token that may only pull",
+        "and type the token when it waits",
         "Look in this clone",
     ):
         assert line(listed, words)  # once for all clusters: to make a Secret twice fails
@@ -1298,6 +1298,7 @@ def test_a_folder_that_differs_is_offered_to_no_channel_and_moves_only_if_a_list
         "That is all of stable in Git, and a channel can have patches of its own. Steps below move it all the same, "
         "since flux-manifests/stable/clusters.txt names it. Of what differs it keeps what `sync` of stable gives "
         "it, and loses the rest. To leave it out, delete its name there and run `setup` again: "
+        "docs/guides/migration.md in the action's checkout, or "
         "https://github.com/acme/ci-automation/blob/HEAD/docs/guides/migration.md#folders-that-differ"
     )
     assert line(named, ALL)

@@ -175,6 +175,10 @@ class Answers(OwnFiles, frozen=True, kw_only=True):
         action, _, commit = self.action.partition("@")
         return f"{self.place.server}/{action}/blob/{commit or 'HEAD'}/docs"
 
+    def early_page(self, page: str) -> str:
+        """Return where a page of the documents is, also before the repository of the action is made."""
+        return f"docs/{page.partition('#')[0]} in the action's checkout, or {self.docs}/{page}"
+
     @property
     def signers(self) -> tuple[str, ...]:
         """Return the workflow files that sign."""

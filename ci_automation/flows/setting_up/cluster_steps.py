@@ -75,7 +75,7 @@ def left_to_trust(answers: Answers, namespace: str) -> Iterator[str]:
 
 def left_to_decide(answers: Answers, migration: Migration) -> Iterator[str]:
     """Yield what a person decides about folders in Git before the list goes on."""
-    guide = f"{answers.docs}/guides/migration.md"
+    guide = answers.early_page("guides/migration.md")
     for path, reason in migration.unfit.items():
         yield f"`flux bootstrap` made {path} too, and this list leaves it out: {reason}. What it has to be: {guide}"
     for channel in migration.written:

@@ -83,7 +83,7 @@ def _differing(answers: Answers, migration: Migration) -> Iterator[str]:
     same = sum(it.has_components_of(migration.usual(it)) and not any(it.differs(source)) for it in every)
     most = f"Unlike {same} of {len(every)} folders, " if is_folder else ""
     model = names.name(source.path) if is_folder else source.path
-    page = f"{answers.docs}/guides/migration.md#folders-that-differ"
+    page = answers.early_page("guides/migration.md#folders-that-differ")
     for (by, what, _), unlike in differing.items():
         told = _whether_moved(answers, migration, unlike, by)
         whole = [channel for channel, there in _of_channels(migration) if [*there] == unlike]

@@ -25,7 +25,10 @@ def left_in_settings(answers: Answers, registries: Sequence[str]) -> Iterator[st
     repository = f"repos/{answers.place.repository}"
     if not answers.by_run:
         allowed = f"{api} -X PUT {repository}/actions/permissions/workflow -F can_approve_pull_request_reviews=true"
-        yield f'Tick "Allow GitHub Actions to create and approve pull requests": {at}/actions\n{allowed}'
+        yield (
+            f'Tick "Allow GitHub Actions to create and approve pull requests": {at}/actions. If your organisation '
+            f"forbids it, tick it there first: {of_organisation(answers)}\n{allowed}"
+        )
     yield _gate(answers, f"{at}/environments/new")
     yield (
         f"Protect {branch} with a rule that asks for a pull request with a review, since a person who may push a "
@@ -194,6 +197,11 @@ def _each(names: Iterable[str]) -> str:
 def _page(answers: Answers) -> str:
     """Return the address of the repository's settings."""
     return f"{answers.place.server}/{answers.place.repository}/settings"
+
+
+def of_organisation(answers: Answers) -> str:
+    """Return the address of the organisation's settings of Actions."""
+    return f"{answers.place.server}/organizations/{answers.place.repository.partition('/')[0]}/settings/actions"
 
 
 def of_host(answers: Answers) -> str:

@@ -22,6 +22,7 @@ from ci_automation.flows.setting_up.github_steps import (
     left_for_first_digests,
     left_in_settings,
     of_host,
+    of_organisation,
     package_page,
 )
 from ci_automation.flows.setting_up.todo import CAREFUL, DECIDE, LAST, chain, in_clusters
@@ -117,7 +118,7 @@ def _on_other_server(answers: Answers, config: Config) -> Iterator[str]:
     """Yield how runs sign and where they publish on a GitHub Enterprise Server."""
     if answers.place.is_public:
         return
-    page = f"{answers.docs}/guides/logins.md#github-enterprise-server"
+    page = answers.early_page("guides/logins.md#github-enterprise-server")
     if answers.keyless and not config.find(answers.first[0]).trust_config:
         yield (
             f"The public Sigstore does not know {answers.place.host}, so no run can sign keyless. Sign with a key: "
@@ -148,12 +149,11 @@ def _asked(answers: Answers) -> Iterator[str]:
 
 def _to_decide(answers: Answers, config: Config) -> Iterator[str]:
     """Yield what changes the rest of the list, or what clusters get."""
-    page = f"{answers.docs}/guides/action.md#a-private-repository-without-github-enterprise"
+    page = answers.early_page("guides/action.md#a-private-repository-without-github-enterprise")
     if answers.place.is_public and not answers.by_code:
         yield (
-            f"If {answers.place.repository} is private, and you have no GitHub Enterprise, no reviewer can approve the "
-            "runs below. Then run `flux-manifests setup --approval code`, so that a code does, or make it public: "
-            f"{page}"
+            f"If {answers.place.repository} stays private, and you have no GitHub Enterprise, no reviewer can approve "
+            f"runs. Run `flux-manifests setup --approval code`, so that a code does. More: {page}"
         )
     if answers.migration:
         yield from left_to_decide(answers, answers.migration)
@@ -174,10 +174,9 @@ def _action(answers: Answers) -> Iterator[str]:
         f"Workflows run {at}/commit/{answers.pin}. If that page is not there, make the repository {action}. Then run "
         f"this in a full checkout of this project, not here.\ngit push {at} {answers.pin}:refs/heads/main"
     )
-    owner = answers.place.repository.partition("/")[0]
     yield (
         f'If {action} is private, let yours use it: {at}/settings/actions, "Access". If your organisation allows only '
-        f"some actions, allow it and actions/checkout: {answers.place.server}/organizations/{owner}/settings/actions"
+        f"some actions, allow it and actions/checkout: {of_organisation(answers)}"
     )
 
 
@@ -275,13 +274,11 @@ def _to_pull(answers: Answers, config: Config, *, github: bool) -> Iterator[str]
         private = f"{public}. If it stays private, run this in each cluster,"
         made = private if github else f"{_asking(undecided)}, make the Secret in each cluster,"
     guide = f"{answers.docs}/guides/clusters.md#three-credentials-each-with-the-least-rights"
-    made += " with a token that may only pull. Type it when the command waits: it is not shown."
+    typed = "and type the token when it waits"
+    one = f"{typed}, one that may only pull"
     if github:
-        made += (
-            " ghcr.io needs a classic token with `read:packages`, best of a machine user; it expires, so run this with "
-            "a new one before that."
-        )
-    yield "\n".join((f"{made} More: {guide}", *commands))
+        one = f"{typed}. ghcr.io needs a classic one with `read:packages` alone, best of a machine user; it expires"
+    yield "\n".join((f"{made} {one}: {guide}", *commands))
 
 
 def _later(answers: Answers, stale: Iterable[str], *, is_paused: bool) -> Iterator[str]:
