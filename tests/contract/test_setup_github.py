@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,6 @@ from tests.contract.gh import YOU, gh_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 ACTION = ("--action", "acme/ci-automation")
 FLEET = "/repos/acme/fleet"
@@ -249,6 +249,8 @@ def test_a_private_repository_is_told_that_a_code_approves(
     assert "Decide first: steps 1, 2." in head(tmp_path)
     ((command,),) = [re.findall(r"approve runs\. Run `flux-manifests (.*?)`", without[6])]
     assert command == "setup --approval code"
+    assert "code`: one person can then start and approve." in without[6]
+    assert f"`{command}`" in (Path(__file__).parents[2] / "README.md").read_text()
     listed = left(*command.split()[1:], "--yes")
     told = "\n".join(listed)
     assert "  approval: {operationsByCode: true}\n" in (tmp_path / ".github/flux-manifests.yaml").read_text()

@@ -153,7 +153,7 @@ def _to_decide(answers: Answers, config: Config) -> Iterator[str]:
     if answers.place.is_public and not answers.by_code:
         yield (
             f"If {answers.place.repository} stays private, and you have no GitHub Enterprise, no reviewer can approve "
-            f"runs. Run `flux-manifests setup --approval code`, so that a code does. More: {page}"
+            f"runs. Run `flux-manifests setup --approval code`: one person can then start and approve. More: {page}"
         )
     if answers.migration:
         yield from left_to_decide(answers, answers.migration)
