@@ -1,4 +1,4 @@
-"""What one job of a run shows to reviewers, and hands over to the job that does it: exactly that, or nothing."""
+"""Outputs that a job of a run hands to a later one: an operation, or a request, as its reviewers saw it."""
 
 from __future__ import annotations
 
