@@ -58,7 +58,7 @@ def approved_digests(texts: Iterable[str], waiting: Callable[[], Iterable[Digest
 
 
 class SeveralToAdopt(UsageError):
-    """What a channel has is to be adopted unasked, and any of several channels may have that."""
+    """An adoption that asks no person does not name the one artifact that it is for."""
 
     hint = "Nothing was done. Name the one artifact."
 
@@ -139,7 +139,6 @@ class Arguments(Hiding, Struct, frozen=True):
         return self
 
 
-_GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
 _ONE_OF_THEM = "Leave out one of them."
 
 
@@ -166,7 +165,9 @@ def _other_half(identities: Sequence[str]) -> str:
     if not identities:
         return "Add --identity, or leave out --issuer."
     if any(it.removeprefix("^").replace("\\.", ".").startswith("https://github.com/") for it in identities):
-        return f"Add --issuer {_GITHUB_ISSUER}, the issuer of GitHub Actions."
+        from ci_automation.config.workflows import ISSUER
+
+        return f"Add --issuer {ISSUER}, the issuer of GitHub Actions."
     return "Add --issuer, with the address that the certificate names."
 
 

@@ -227,8 +227,8 @@ def previewed(ports: Ports, artifact: Artifact | None, given: Arguments, subject
     the workflow: a team that trusts another one is told before the gate waits. Without a subject, that of a called
     workflow, it is whom the configuration trusts. Nothing can be signed with it.
     """
+    from ci_automation.config.workflows import GitHubPlace
     from ci_automation.signing.signer import AbsentSigner
-    from ci_automation.signing.sigstore.oidc import GITHUB, GITHUB_SERVER
     from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
 
     mode = signing_mode(artifact, given)
@@ -236,8 +236,8 @@ def previewed(ports: Ports, artifact: Artifact | None, given: Arguments, subject
         return replace(ports, signer=AbsentSigner(ports.trusted.keys[0].fingerprint, ports.trusted))
     if mode in {SigningMode.KEY, SigningMode.KMS, SigningMode.UNSAFE_UNSIGNED}:
         return ports
-    server = subject.partition("/.github/")[0].rsplit("/", 2)[0]
-    identity = Identity(GITHUB if server == GITHUB_SERVER else f"{server}/_services/token", subject)
+    place = GitHubPlace("", server=subject.partition("/.github/")[0].rsplit("/", 2)[0])
+    identity = Identity(place.issuer, subject)
     own = TrustedIdentities((IdentityMatch.exact(identity),), trust_root(artifact, given)) if subject else ports.trusted
     return replace(ports, signer=AbsentSigner(identity, own), trusted=ports.trusted or own) if own else ports
 
