@@ -200,16 +200,14 @@ class TestDetached:
             detached(entry_json=json.dumps(entry))
 
     def test_the_entry_must_be_about_this_very_signature_and_this_very_certificate(self) -> None:
-        desk = Desk(LOCAL.services, WORKFLOW, None, None)
+        begun, desk = datetime.now(UTC), Desk(LOCAL.services, WORKFLOW, None, None)
         first = desk.detached(MESSAGE)
         second = desk.key.sign(MESSAGE, ec.ECDSA(SHA256()))
         with pytest.raises(Rejected, match="about another signature"):
             ROOT.verify_detached(MESSAGE, second, first.certificate, first.entry)
-        later = LOCAL.services.authority.certify(
-            desk.key.public_key(), claims_of(MAIL), datetime.now(UTC), LOCAL.services.ct
-        )
+        other = LOCAL.services.authority.certify(desk.key.public_key(), claims_of(MAIL), begun, LOCAL.services.ct)
         with pytest.raises(Rejected, match="about another certificate"):
-            ROOT.verify_detached(MESSAGE, first.signature, pem(later), first.entry)
+            ROOT.verify_detached(MESSAGE, first.signature, pem(other), first.entry)
 
     def test_the_entry_of_an_envelope_is_none_of_a_payload(self) -> None:
         material = (value := json.loads(BUNDLES[1]))["verificationMaterial"]
